@@ -1,0 +1,123 @@
+//! The command line: what `sluice` can be asked to do.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{Config, ConfigError};
+use crate::{serve, store};
+
+/// Exact, atomic rate limits for Envoy and Istio.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Answer the filter's questions until SIGTERM or Ctrl-C
+    Serve(ServeArgs),
+    /// Check configuration files without starting anything
+    Validate(ValidateArgs),
+    /// Print the Lua script that decides, as it runs in Redis (its head says how to run it by hand)
+    Script,
+}
+
+#[derive(Debug, Args)]
+struct ServeArgs {
+    /// The sidecar's configuration, YAML
+    #[arg(long, short, env = "SLUICE_CONFIG", default_value = "sluice.yaml")]
+    config: PathBuf,
+    /// How log lines are written to stderr; the variable `RUST_LOG` sets what is logged
+    #[arg(long, env = "SLUICE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Args)]
+struct ValidateArgs {
+    /// The sidecar's configuration, YAML
+    #[arg(long, short, env = "SLUICE_CONFIG", default_value = "sluice.yaml")]
+    config: PathBuf,
+    /// The filter's plugin configuration, JSON or YAML: also checks that every policy it names exists
+    #[arg(long, short)]
+    filter: Option<PathBuf>,
+}
+
+/// Parses the command line and does what it says.
+pub fn run() -> ExitCode {
+    match Cli::parse().command {
+        Command::Serve(args) => run_serve(&args),
+        Command::Validate(args) => run_validate(&args),
+        Command::Script => {
+            // A reader that has seen enough (`sluice script | head`) is not a failure.
+            match std::io::stdout().write_all(store::script::DECIDE.as_bytes()) {
+                Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => fail(&error.to_string()),
+                _ => ExitCode::SUCCESS,
+            }
+        }
+    }
+}
+
+fn run_serve(args: &ServeArgs) -> ExitCode {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
+    match args.log_format {
+        LogFormat::Text => subscriber.init(),
+        LogFormat::Json => subscriber.json().init(),
+    }
+    let config = match load(&args.config) {
+        Ok(config) => config,
+        Err(error) => return fail(&error.to_string()),
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&format!("cannot start the runtime: {error}")),
+    };
+    match runtime.block_on(serve::run(config)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn run_validate(args: &ValidateArgs) -> ExitCode {
+    let config = match load(&args.config) {
+        Ok(config) => config,
+        Err(error) => return fail(&error.to_string()),
+    };
+    println!("{}: ok, {} policies", args.config.display(), config.policies.len());
+    let Some(path) = &args.filter else { return ExitCode::SUCCESS };
+    match read(path).and_then(|text| config.check_filter(&text, &path.display().to_string())) {
+        Ok(checks) => {
+            println!("{}: ok, {checks} checks, and every policy they name exists", path.display());
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn load(path: &Path) -> Result<Config, ConfigError> {
+    Config::parse(&read(path)?, &path.display().to_string())
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|source| ConfigError::Read { file: path.display().to_string(), source })
+}
+
+fn fail(message: &str) -> ExitCode {
+    eprintln!("sluice: {message}");
+    ExitCode::FAILURE
+}

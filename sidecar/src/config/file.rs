@@ -1,0 +1,224 @@
+//! The configuration as it stands in the file, and its way into a [`Config`].
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+use super::error::{FieldError, PolicyError};
+use super::{Config, Limits};
+use crate::policy::{
+    Algorithm, Effect, Limit, MAX_COUNT, MAX_REFILL_US, Override, Overrides, Pattern, Policy, Rate, rate,
+};
+use crate::store::StoreAddress;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default = "default_listen")]
+    listen: SocketAddr,
+    #[serde(deserialize_with = "from_text")]
+    store: StoreAddress,
+    #[serde(default = "default_store_timeout", deserialize_with = "store_timeout")]
+    store_timeout: Duration,
+    #[serde(default)]
+    limits: LimitsFile,
+    #[serde(deserialize_with = "policies")]
+    policies: BTreeMap<PolicyName, PolicyFile>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct LimitsFile {
+    body_bytes: Option<usize>,
+    batch_checks: Option<usize>,
+    request_checks: Option<usize>,
+    key_bytes: Option<usize>,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct PolicyName(String);
+
+/// A policy, checked as a whole.
+#[derive(Deserialize)]
+#[serde(try_from = "PolicyFields")]
+struct PolicyFile(Policy);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyFields {
+    algorithm: AlgorithmName,
+    #[serde(deserialize_with = "from_text")]
+    rate: Rate,
+    burst: Option<u64>,
+    #[serde(default)]
+    align: bool,
+    #[serde(default)]
+    overrides: Vec<OverrideFields>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+enum AlgorithmName {
+    FixedWindow,
+    SlidingWindow,
+    TokenBucket,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OverrideFields {
+    key: KeyFile,
+    #[serde(default, deserialize_with = "some_from_text")]
+    rate: Option<Rate>,
+    burst: Option<u64>,
+    #[serde(default)]
+    unlimited: bool,
+    #[serde(default)]
+    blocked: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum KeyFile {
+    One(String),
+    Parts(Vec<String>),
+}
+
+fn default_listen() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 8080))
+}
+
+fn default_store_timeout() -> Duration {
+    Duration::from_millis(50)
+}
+
+pub(super) fn parse(text: &str) -> Result<Config, FieldError> {
+    let mut place = None;
+    let file: Result<File, _> = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
+        let mut track = serde_path_to_error::Track::new();
+        let file = File::deserialize(serde_path_to_error::Deserializer::new(deserializer, &mut track));
+        place = file.is_err().then(|| track.path().to_string());
+        file
+    });
+    let file = file.map_err(|error| {
+        let (line, column) = error.location().map_or((1, 1), |location| (location.line(), location.column()));
+        let text = error.without_snippet().to_string();
+        // The message ends with the place, which is told in front of it.
+        let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message).to_owned();
+        let field = place.filter(|path| path != ".").unwrap_or_else(|| "the configuration".to_owned());
+        FieldError { line, column, field, message }
+    })?;
+
+    let default = Limits::default();
+    Ok(Config {
+        listen: file.listen,
+        store: file.store,
+        store_timeout: file.store_timeout,
+        limits: Limits {
+            body_bytes: file.limits.body_bytes.unwrap_or(default.body_bytes),
+            batch_checks: file.limits.batch_checks.unwrap_or(default.batch_checks),
+            request_checks: file.limits.request_checks.unwrap_or(default.request_checks),
+            key_bytes: file.limits.key_bytes.unwrap_or(default.key_bytes),
+        },
+        policies: file.policies.into_iter().map(|(name, policy)| (name.0, policy.0)).collect(),
+    })
+}
+
+impl TryFrom<PolicyFields> for PolicyFile {
+    type Error = PolicyError;
+
+    fn try_from(fields: PolicyFields) -> Result<Self, PolicyError> {
+        let PolicyFields { algorithm, rate, burst, align, overrides } = fields;
+        let limit = limit(algorithm, rate, burst, align)?;
+        let overrides = overrides
+            .into_iter()
+            .map(|fields| fields.into_override(algorithm, align))
+            .collect::<Result<Vec<_>, PolicyError>>()?;
+        Ok(Self(Policy { limit, overrides: Overrides::new(overrides) }))
+    }
+}
+
+fn limit(algorithm: AlgorithmName, rate: Rate, burst: Option<u64>, align: bool) -> Result<Limit, PolicyError> {
+    if align && !matches!(algorithm, AlgorithmName::FixedWindow) {
+        return Err(PolicyError::AlignWithoutWindow);
+    }
+    if burst.is_some() && !matches!(algorithm, AlgorithmName::TokenBucket) {
+        return Err(PolicyError::BurstWithoutBucket);
+    }
+    let algorithm = match algorithm {
+        AlgorithmName::FixedWindow => Algorithm::FixedWindow { align },
+        AlgorithmName::SlidingWindow => Algorithm::SlidingWindow,
+        AlgorithmName::TokenBucket => {
+            let burst = burst.unwrap_or(rate.count);
+            if !(1..=MAX_COUNT).contains(&burst) {
+                return Err(PolicyError::Burst(burst));
+            }
+            if u128::from(burst) * u128::from(rate.period_us) > MAX_REFILL_US * u128::from(rate.count) {
+                return Err(PolicyError::Refill { burst, rate: rate.to_string() });
+            }
+            Algorithm::TokenBucket { burst }
+        }
+    };
+    Ok(Limit { algorithm, rate })
+}
+
+impl OverrideFields {
+    fn into_override(self, algorithm: AlgorithmName, align: bool) -> Result<Override, PolicyError> {
+        let effect = match (self.rate, self.unlimited, self.blocked) {
+            (Some(rate), false, false) => Effect::Limit(limit(algorithm, rate, self.burst, align)?),
+            (None, _, _) if self.burst.is_some() => return Err(PolicyError::BurstWithoutRate),
+            (None, true, false) => Effect::Unlimited,
+            (None, false, true) => Effect::Blocked,
+            _ => return Err(PolicyError::Override),
+        };
+        let parts = match self.key {
+            KeyFile::One(part) => vec![part],
+            KeyFile::Parts(parts) => parts,
+        };
+        Ok(Override { key: parts.into_iter().map(Pattern::new).collect(), effect })
+    }
+}
+
+impl<'de> Deserialize<'de> for PolicyName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        if (1..=64).contains(&name.len()) && name.bytes().all(is_allowed) {
+            Ok(Self(name))
+        } else {
+            Err(D::Error::custom(format_args!(
+                "{name:?} is no name for a policy: use 1 to 64 of the letters A to Z and a to z, digits, and \"_.-\""
+            )))
+        }
+    }
+}
+
+fn policies<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<PolicyName, PolicyFile>, D::Error> {
+    let policies = BTreeMap::deserialize(deserializer)?;
+    if policies.is_empty() { Err(D::Error::custom("at least one policy is needed")) } else { Ok(policies) }
+}
+
+fn from_text<'de, D: Deserializer<'de>, T>(deserializer: D) -> Result<T, D::Error>
+where
+    T: std::str::FromStr<Err: std::fmt::Display>,
+{
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+fn some_from_text<'de, D: Deserializer<'de>, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: std::str::FromStr<Err: std::fmt::Display>,
+{
+    from_text(deserializer).map(Some)
+}
+
+fn store_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match rate::duration_us(&text) {
+        Ok(us @ 1_000..=10_000_000) => Ok(Duration::from_micros(us)),
+        _ => Err(D::Error::custom(format_args!("{text:?} is not a duration from 1ms to 10s, such as 50ms"))),
+    }
+}

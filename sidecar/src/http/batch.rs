@@ -1,0 +1,159 @@
+//! `POST /v1/check`: a batch from a filter.
+
+use std::error::Error as _;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::{self, Body, Bytes};
+use axum::extract::State;
+use http_body_util::LengthLimitError;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sluice_filter::wire::{CheckAnswer, Entry, Request, RequestError};
+
+use super::{ApiError, App};
+use crate::config::Limits;
+
+/// A batch whose requests are still text: one that is malformed must not spoil the others.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Batch<'a> {
+    #[serde(borrow)]
+    requests: Vec<&'a RawValue>,
+}
+
+pub(super) async fn check(State(app): State<Arc<App>>, body: Body) -> Result<Json<CheckAnswer>, ApiError> {
+    let limits = app.engine.limits();
+    let body = read(body, limits).await?;
+    let requests = parse(&body, limits)?;
+    let mut decisions = app.engine.decide(requests.iter().flatten()).await?.into_iter();
+
+    let mut entries = Vec::with_capacity(requests.len());
+    for (index, request) in requests.into_iter().enumerate() {
+        entries.push(match request {
+            Err(error) => Entry::Refused { error },
+            Ok(_) => match decisions.next() {
+                Some(Ok(decision)) => Entry::Decided(decision),
+                Some(Err(problem)) => {
+                    Entry::Refused { error: refused(problem.title(), format!("requests[{index}].{problem}")) }
+                }
+                None => Entry::Refused { error: refused("no decision", format!("requests[{index}]: lost")) },
+            },
+        });
+    }
+    Ok(Json(CheckAnswer { decisions: entries }))
+}
+
+async fn read(body: Body, limits: &Limits) -> Result<Bytes, ApiError> {
+    body::to_bytes(body, limits.body_bytes).await.map_err(|error| {
+        if error.source().is_some_and(<dyn std::error::Error>::is::<LengthLimitError>) {
+            ApiError::LargeBody(limits.body_bytes)
+        } else {
+            ApiError::BrokenBody(error)
+        }
+    })
+}
+
+/// The requests of a body, each by itself: what is wrong with one is told in its place.
+fn parse(body: &[u8], limits: &Limits) -> Result<Vec<Result<Request, RequestError>>, ApiError> {
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let batch: Batch<'_> = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| malformed(&error))?;
+    deserializer
+        .end()
+        .map_err(|error| ApiError::Malformed { field: "the body".to_owned(), message: error.to_string() })?;
+
+    let requests: Vec<_> = batch.requests.iter().enumerate().map(|(index, raw)| request(index, raw)).collect();
+    let checks: usize = requests.iter().flatten().map(|request| request.checks.len()).sum();
+    if checks.max(requests.len()) > limits.batch_checks {
+        return Err(ApiError::LargeBatch(checks.max(requests.len()), limits.batch_checks));
+    }
+    Ok(requests)
+}
+
+fn request(index: usize, raw: &RawValue) -> Result<Request, RequestError> {
+    let mut deserializer = serde_json::Deserializer::from_str(raw.get());
+    serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let path = match error.path().to_string().as_str() {
+            "." => String::new(),
+            path => format!(".{path}"),
+        };
+        refused("malformed request", format!("requests[{index}]{path}: {}", without_place(error.inner())))
+    })
+}
+
+fn refused(title: &str, detail: String) -> RequestError {
+    RequestError { title: title.to_owned(), detail }
+}
+
+fn malformed(error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
+    let path = error.path().to_string();
+    let field = if path == "." || path == "?" { "the body".to_owned() } else { path };
+    ApiError::Malformed { field, message: error.inner().to_string() }
+}
+
+/// A message without "at line 1 column 23": that counts from the start of the request, which nobody sees.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.rsplit_once(" at line ").map_or(text.clone(), |(message, _)| message.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(body: &str) -> Result<Vec<Result<Request, RequestError>>, ApiError> {
+        super::parse(body.as_bytes(), &Limits { batch_checks: 3, ..Limits::default() })
+    }
+
+    #[test]
+    fn a_bad_request_does_not_spoil_its_batch() {
+        let table = [
+            (r#"5"#, "requests[1]: invalid type"),
+            (r#"{}"#, "requests[1]: missing field `checks`"),
+            (r#"{"checks":5}"#, "requests[1].checks: invalid type"),
+            (r#"{"checks":[{"key":[]}]}"#, "requests[1].checks[0]: missing field `policy`"),
+            (r#"{"checks":[{"policy":"p"}]}"#, "requests[1].checks[0]: missing field `key`"),
+            (r#"{"checks":[{"policy":"p","key":"k"}]}"#, "requests[1].checks[0].key: invalid type"),
+            (r#"{"checks":[{"policy":"p","key":[1]}]}"#, "requests[1].checks[0].key[0]: invalid type"),
+            (r#"{"checks":[{"policy":"p","key":[],"cost":-1}]}"#, "requests[1].checks[0].cost: invalid value"),
+            (r#"{"checks":[{"policy":"p","key":[],"cost":1.5}]}"#, "requests[1].checks[0].cost: invalid type"),
+            (r#"{"checks":[{"policy":"p","key":[],"kost":1}]}"#, "requests[1].checks[0].kost: unknown field"),
+            (r#"{"checks":[],"x":1}"#, "requests[1].x: unknown field"),
+        ];
+        for (bad, detail) in table {
+            let good = r#"{"checks":[{"policy":"p","key":["k"]}]}"#;
+            let requests = parse(&format!(r#"{{"requests":[{good},{bad},{good}]}}"#)).unwrap();
+            assert!(requests[0].is_ok() && requests[2].is_ok(), "{bad}");
+            let error = requests[1].as_ref().unwrap_err();
+            assert!(error.detail.starts_with(detail), "{bad}: {}", error.detail);
+            assert!(!error.detail.contains(" at line "), "{bad}: {}", error.detail);
+        }
+    }
+
+    #[test]
+    fn what_is_no_batch_is_refused_by_name() {
+        let table = [
+            ("", "the body: EOF"),
+            ("{", "the body: EOF"),
+            ("[]", "the body: "),
+            (r#"{"requests":[]} x"#, "the body: trailing characters"),
+            (r#"{"request":[]}"#, "request: unknown field"),
+            (r#"{}"#, "the body: missing field `requests`"),
+            (r#"{"requests":{}}"#, "requests: invalid type"),
+            (r#"{"requests":[{]}"#, "requests[0]: key must be a string"),
+        ];
+        for (body, message) in table {
+            let error = parse(body).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{body}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_batch_has_a_largest_size() {
+        let request = r#"{"checks":[{"policy":"p","key":[]},{"policy":"p","key":[]}]}"#;
+        assert!(parse(&format!(r#"{{"requests":[{request}]}}"#)).is_ok());
+        let error = parse(&format!(r#"{{"requests":[{request},{request}]}}"#)).unwrap_err();
+        assert!(matches!(error, ApiError::LargeBatch(4, 3)), "{error}");
+        assert!(matches!(parse(r#"{"requests":[1,1,1,1]}"#), Err(ApiError::LargeBatch(4, 3))));
+    }
+}

@@ -1,0 +1,100 @@
+//! What can go wrong with a request to the sidecar, and the one place that makes a status of it.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::engine::RequestProblem;
+use crate::store::StoreError;
+
+/// Why a request to the sidecar is not answered with a decision. The texts name the field and say what to
+/// do.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The body is larger than allowed.
+    #[error("the body: more than {0} bytes (limits.body_bytes)")]
+    LargeBody(usize),
+    /// The body broke off.
+    #[error("the body: cannot be read: {0}")]
+    BrokenBody(axum::Error),
+    /// The body is not a batch at all.
+    #[error("{field}: {message}")]
+    Malformed {
+        /// The path of the field.
+        field: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// More checks than a batch may have.
+    #[error("requests: {0} checks, but a batch may have at most {1} (limits.batch_checks): send several batches")]
+    LargeBatch(usize, usize),
+    /// A query parameter or a path segment is not as it must be.
+    #[error("{0}")]
+    BadUrl(&'static str),
+    /// The one request of a single check can't be decided.
+    #[error(transparent)]
+    Request(#[from] RequestProblem),
+    /// The store can't decide.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No such route.
+    #[error("there is nothing at {0}: see POST /v1/check, /v1/check/POLICY/KEY, /livez and /readyz")]
+    NotFound(String),
+    /// Not this method.
+    #[error("this path does not take this method")]
+    MethodNotAllowed,
+}
+
+impl ApiError {
+    /// The status and the title of a problem.
+    fn status(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::LargeBody(_) | Self::LargeBatch(..) => (StatusCode::PAYLOAD_TOO_LARGE, "too large"),
+            Self::BrokenBody(_) | Self::Malformed { .. } | Self::BadUrl(_) => {
+                (StatusCode::BAD_REQUEST, "malformed request")
+            }
+            Self::Request(problem @ RequestProblem::UnknownPolicy(..)) => (StatusCode::NOT_FOUND, problem.title()),
+            Self::Request(problem) => (StatusCode::BAD_REQUEST, problem.title()),
+            Self::Store(_) => (StatusCode::SERVICE_UNAVAILABLE, "no decision"),
+            Self::NotFound(_) => (StatusCode::NOT_FOUND, "not found"),
+            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
+        }
+    }
+}
+
+impl RequestProblem {
+    /// A short, stable text for the kind of problem.
+    pub fn title(&self) -> &'static str {
+        match self {
+            Self::UnknownPolicy(..) => "unknown policy",
+            Self::NoChecks | Self::TooManyChecks(..) | Self::LongKey(..) | Self::Cost(..) => "malformed request",
+        }
+    }
+}
+
+/// A problem, RFC 9457.
+#[derive(Serialize)]
+struct Problem {
+    title: &'static str,
+    status: u16,
+    detail: String,
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let (status, title) = self.status();
+        let mut response =
+            (status, Json(Problem { title, status: status.as_u16(), detail: self.to_string() })).into_response();
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        response
+    }
+}
+
+pub(super) async fn not_found(uri: Uri) -> ApiError {
+    ApiError::NotFound(uri.path().to_owned())
+}
+
+pub(super) async fn method_not_allowed() -> ApiError {
+    ApiError::MethodNotAllowed
+}

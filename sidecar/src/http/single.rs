@@ -1,0 +1,133 @@
+//! `/v1/check/{policy}/{key}`: one check, for curl and for other gateways. POST takes, GET peeks.
+//!
+//! Each further path segment is a part of the key, percent-encoded; no segment is the empty key. The answer
+//! is that of a rate-limited service itself: 200 or 429, with real rate-limit headers.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{OriginalUri, State};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use percent_encoding::percent_decode_str;
+use sluice_filter::answer;
+use sluice_filter::headers::{self, Dialect};
+use sluice_filter::wire::{Check, Decision, Request};
+
+use super::{ApiError, App};
+
+/// Both dialects: the caller is not known.
+const DIALECTS: [Dialect; 2] = [Dialect::Ietf, Dialect::XRateLimit];
+
+const PATH: &str = "/v1/check/";
+
+pub(super) async fn check(State(app): State<Arc<App>>, OriginalUri(uri): OriginalUri) -> Result<Response, ApiError> {
+    let request = Request { checks: vec![parse(&uri)?] };
+    let decision = decide(&app, &request).await?;
+    Ok(if decision.allowed { allowed(&decision) } else { denied(&decision) })
+}
+
+pub(super) async fn peek(State(app): State<Arc<App>>, OriginalUri(uri): OriginalUri) -> Result<Response, ApiError> {
+    let mut check = parse(&uri)?;
+    check.cost = 0;
+    let decision = decide(&app, &Request { checks: vec![check] }).await?;
+    Ok(allowed(&decision))
+}
+
+async fn decide(app: &App, request: &Request) -> Result<Decision, ApiError> {
+    match app.engine.decide([request]).await?.into_iter().next() {
+        Some(decision) => Ok(decision?),
+        None => Err(ApiError::Store(crate::store::StoreError::Malformed("no decision"))),
+    }
+}
+
+fn allowed(decision: &Decision) -> Response {
+    let Some(verdict) = headers::shown(&decision.checks, true) else {
+        return StatusCode::OK.into_response();
+    };
+    with_fields((StatusCode::OK, Json(verdict)).into_response(), headers::fields(verdict, &DIALECTS))
+}
+
+fn denied(decision: &Decision) -> Response {
+    let reply = answer::denied(&decision.checks, &DIALECTS, false);
+    let mut response = (StatusCode::TOO_MANY_REQUESTS, reply.body).into_response();
+    response.headers_mut().remove(header::CONTENT_TYPE);
+    with_fields(response, reply.headers)
+}
+
+fn with_fields(mut response: Response, fields: Vec<headers::Field>) -> Response {
+    for (name, value) in fields {
+        // A name of a policy is made of letters, digits and "_.-": every value can be a header.
+        if let Ok(value) = HeaderValue::try_from(value) {
+            response.headers_mut().append(name, value);
+        }
+    }
+    response
+}
+
+fn parse(uri: &Uri) -> Result<Check, ApiError> {
+    let path = uri.path().strip_prefix(PATH).unwrap_or_default();
+    let mut segments = path.split('/').map(|segment| {
+        percent_decode_str(segment)
+            .decode_utf8()
+            .map(std::borrow::Cow::into_owned)
+            .map_err(|_| ApiError::BadUrl("the path: a key part is not UTF-8"))
+    });
+    let policy = segments.next().transpose()?.unwrap_or_default();
+    Ok(Check { policy, key: segments.collect::<Result<_, _>>()?, cost: cost(uri.query().unwrap_or_default())? })
+}
+
+fn cost(query: &str) -> Result<u64, ApiError> {
+    let mut cost = 1;
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let Some(value) = parameter.strip_prefix("cost=") else {
+            return Err(ApiError::BadUrl("the query: the only parameter is cost, such as ?cost=5"));
+        };
+        cost = value
+            .parse()
+            .map_err(|_| ApiError::BadUrl("the query: cost is not a whole number from 0 to 1000000000"))?;
+    }
+    Ok(cost)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(uri: &str) -> Result<Check, ApiError> {
+        parse(&uri.parse().unwrap())
+    }
+
+    #[test]
+    fn the_path_is_a_policy_and_key_parts() {
+        let table: [(&str, &str, &[&str], u64); 7] = [
+            ("/v1/check/p/acme", "p", &["acme"], 1),
+            ("/v1/check/p", "p", &[], 1),
+            ("/v1/check/p/", "p", &[""], 1),
+            ("/v1/check/p/a/b", "p", &["a", "b"], 1),
+            ("/v1/check/p/a%2Fb%20%C3%A9", "p", &["a/b é"], 1),
+            ("/v1/check/p/a?cost=5", "p", &["a"], 5),
+            ("/v1/check/p/a?", "p", &["a"], 1),
+        ];
+        for (uri, policy, key, cost) in table {
+            let expected =
+                Check { policy: policy.to_owned(), key: key.iter().map(|s| (*s).to_owned()).collect(), cost };
+            assert_eq!(check(uri).unwrap(), expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn bad_urls_are_refused_by_name() {
+        let table = [
+            ("/v1/check/p/%FF", "the path"),
+            ("/v1/check/p/a?cost=-1", "the query: cost"),
+            ("/v1/check/p/a?cost=1.5", "the query: cost"),
+            ("/v1/check/p/a?cost=", "the query: cost"),
+            ("/v1/check/p/a?kost=1", "the query: the only parameter"),
+        ];
+        for (uri, message) in table {
+            let error = check(uri).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{uri}: {error}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `sluice serve`: binds, serves, and drains when told to stop.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::serve::{Listener, ListenerExt};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::config::Config;
+use crate::engine::Engine;
+use crate::http::{self, App};
+use crate::store::{Store, StoreError};
+
+/// How long requests in flight may take once the process has been told to stop. A decision takes
+/// `store_timeout` at most, so that this only cuts off clients that never send the rest of theirs.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// Why serving ended, or never began.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address can't be had.
+    #[error("cannot listen on {0}: {1}; set another one with `listen`")]
+    Listen(SocketAddr, #[source] io::Error),
+    /// The store's address can't be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The system refused something.
+    #[error("cannot serve: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Serves until SIGTERM or SIGINT, then finishes what is in flight.
+///
+/// # Errors
+///
+/// If it can't listen. A store that is away is no error: it is waited for.
+pub async fn run(config: Config) -> Result<(), ServeError> {
+    let store = Store::connect(&config.store, config.store_timeout)?;
+    let app = App::new(Engine::new(config.policies, config.limits, store));
+    let listener = TcpListener::bind(config.listen).await.map_err(|error| ServeError::Listen(config.listen, error))?;
+    // Answers are small and awaited: Nagle's algorithm would hold each back.
+    let listener = listener.tap_io(|connection| {
+        if let Err(error) = connection.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY is not set");
+        }
+    });
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tracing::info!(
+        listen = %listener.local_addr()?, store = %config.store, policies = app.engine.policy_count(),
+        "sluice {} serves", env!("CARGO_PKG_VERSION")
+    );
+
+    let (stop, stopped) = watch::channel(false);
+    let drained = serve(listener, Arc::clone(&app), stopped);
+    tokio::pin!(drained);
+    tokio::select! {
+        result = &mut drained => return Ok(result?),
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping: requests in flight are finished");
+    app.draining.store(true, Ordering::Relaxed);
+    // Nobody receives only if the server has ended already.
+    stop.send_replace(true);
+    if let Ok(result) = tokio::time::timeout(DRAIN, drained).await {
+        result?;
+    } else {
+        tracing::warn!("some requests were not finished within {} s", DRAIN.as_secs());
+    }
+    Ok(())
+}
+
+async fn serve<L>(listener: L, app: Arc<App>, mut stopped: watch::Receiver<bool>) -> io::Result<()>
+where
+    L: Listener,
+    L::Addr: std::fmt::Debug,
+{
+    axum::serve(listener, http::router(app))
+        .with_graceful_shutdown(async move {
+            // An error means that the sender is gone, and with it the reason to go on.
+            let _ = stopped.wait_for(|stopped| *stopped).await;
+        })
+        .await
+}

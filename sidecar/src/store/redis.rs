@@ -1,0 +1,146 @@
+//! Redis as the store: one multiplexed connection that mends itself, a deadline on every question, and the
+//! script wherever the server has lost it.
+
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
+use redis::{Client, Cmd, ConnectionInfo, ErrorKind, RedisError, Script, ServerErrorKind, Value};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::{Outcome, StoreCheck, StoreError, StoreState, script};
+
+/// How often the server is looked at when there may be no traffic to show its state.
+const PROBE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long one attempt to connect may take. Longer than a decision waits: the attempt goes on behind it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Pauses between attempts to connect grow from the first to the second: short enough that a server that is
+/// back is used at once, long enough not to storm one that is starting.
+const RECONNECT_DELAY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(250));
+
+/// How often a question may find the script gone. Each time it has just been loaded again, so that more than
+/// one is somebody flushing scripts in a loop.
+const MAX_LOADS: usize = 3;
+
+/// A Redis server. Clones share its connection.
+#[derive(Debug, Clone)]
+pub struct RedisStore(Arc<Inner>);
+
+struct Inner {
+    connection: ConnectionManager,
+    timeout: Duration,
+    sha1: String,
+    state: RwLock<StoreState>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedisStore").field("timeout", &self.timeout).field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+impl RedisStore {
+    pub(super) fn connect(info: &ConnectionInfo, timeout: Duration) -> Result<Self, StoreError> {
+        let config = ConnectionManagerConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            // Deadlines are set around whole questions, waiting for a connection included.
+            .set_response_timeout(None)
+            .set_min_delay(RECONNECT_DELAY.0)
+            .set_max_delay(RECONNECT_DELAY.1);
+        let client = Client::open(info.clone()).map_err(StoreError::Unreachable)?;
+        let connection = ConnectionManager::new_lazy_with_config(client, config).map_err(StoreError::Unreachable)?;
+        let inner = Arc::new(Inner {
+            connection,
+            timeout,
+            sha1: Script::new(script::DECIDE).get_hash().to_owned(),
+            state: RwLock::new(StoreState::Unknown),
+        });
+        tokio::spawn(watch(Arc::downgrade(&inner)));
+        Ok(Self(inner))
+    }
+
+    pub(super) fn state(&self) -> StoreState {
+        self.0.state.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) async fn decide(&self, requests: &[Vec<StoreCheck>]) -> Result<Vec<Vec<Outcome>>, StoreError> {
+        let command = script::command(&self.0.sha1, requests);
+        let answer = timeout(self.0.timeout, self.0.run(&command))
+            .await
+            .map_err(|_| StoreError::Timeout(self.0.timeout))?
+            .map_err(store_error)?;
+        script::outcomes(&answer, requests)
+    }
+}
+
+impl Inner {
+    /// Runs the script. NOSCRIPT is the one error after which a question is put again: the server has not
+    /// begun with it, so that nothing can be charged twice.
+    async fn run(&self, command: &Cmd) -> Result<Value, RedisError> {
+        let mut loads = 0;
+        loop {
+            match self.send(command).await {
+                Err(error) if is_no_script(&error) && loads < MAX_LOADS => {
+                    self.load().await?;
+                    loads += 1;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    async fn load(&self) -> Result<(), RedisError> {
+        self.send(redis::cmd("SCRIPT").arg("LOAD").arg(script::DECIDE)).await.map(drop)
+    }
+
+    async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
+        // Cloning a connection manager clones an Arc.
+        self.connection.clone().req_packed_command(command).await.and_then(Value::extract_error)
+    }
+
+    /// Asks the server for the script, and loads it where it is missing: at the start, and after a restart.
+    async fn probe(&self) -> Result<(), RedisError> {
+        match self.send(redis::cmd("SCRIPT").arg("EXISTS").arg(&self.sha1)).await? {
+            Value::Array(found) if found == [Value::Int(1)] => Ok(()),
+            _ => self.load().await,
+        }
+    }
+
+    fn set_state(&self, new: StoreState) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        match (&*state, &new) {
+            (StoreState::Up, StoreState::Up) | (StoreState::Down(_), StoreState::Down(_)) => {}
+            (_, StoreState::Down(why)) => tracing::warn!(why, "the store is down: requests are answered with 503"),
+            _ => tracing::info!("the store is up"),
+        }
+        *state = new;
+    }
+}
+
+/// Keeps an eye on the server until the store is dropped. It also keeps the connection coming: a lazy one
+/// only makes progress while somebody waits for it, and without traffic nobody would.
+async fn watch(store: Weak<Inner>) {
+    let mut ticks = interval(PROBE_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let Some(store) = store.upgrade() else { return };
+        // Longer than a decision waits: a server that is slower than that is still there.
+        let deadline = store.timeout.max(CONNECT_TIMEOUT);
+        store.set_state(match timeout(deadline, store.probe()).await {
+            Ok(Ok(())) => StoreState::Up,
+            Ok(Err(error)) => StoreState::Down(error.to_string()),
+            Err(_) => StoreState::Down(format!("no answer within {} ms", deadline.as_millis())),
+        });
+    }
+}
+
+fn is_no_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+fn store_error(error: RedisError) -> StoreError {
+    if error.code().is_some() { StoreError::Refused(error) } else { StoreError::Unreachable(error) }
+}

@@ -1,3 +1,35 @@
-//! Sluice's proxy-wasm filter. Modules are listed in the order a request meets them.
+//! Sluice's proxy-wasm filter. Modules are listed in the order a request meets them; the blank lines keep
+//! rustfmt from sorting them.
+//!
+//! Everything but the binding to Envoy is plain Rust behind the [`host::Host`] trait, so that it runs in
+//! native tests and under Node as it does in the proxy.
+
+pub mod config;
+
+// The only module that touches `proxy_wasm`.
+#[cfg(target_os = "wasi")]
+mod binding;
+
+pub mod host;
+
+pub mod worker;
+
+pub mod rules;
+
+pub mod path;
+
+pub mod keys;
+
+pub mod batch;
 
 pub mod wire;
+
+pub mod headers;
+
+pub mod answer;
+
+pub mod metrics;
+
+pub mod throttle;
+
+pub use config::{Config, ConfigError};

@@ -39,6 +39,11 @@ pub struct Check {
     pub cost: u64,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 fn one() -> u64 {
     1
 }
@@ -57,7 +62,7 @@ pub struct CheckAnswer {
 
 /// One request's entry: a decision, or why this request could not be decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, try_from = "AnyEntry")]
 pub enum Entry {
     /// The request was decided.
     Decided(Decision),
@@ -68,10 +73,32 @@ pub enum Entry {
     },
 }
 
+/// An entry as it is read: serde's own `untagged` would keep a copy of every entry to try it twice.
+#[derive(Deserialize)]
+struct AnyEntry {
+    allowed: Option<bool>,
+    checks: Option<Vec<Verdict>>,
+    error: Option<RequestError>,
+}
+
+impl TryFrom<AnyEntry> for Entry {
+    type Error = &'static str;
+
+    fn try_from(entry: AnyEntry) -> Result<Self, Self::Error> {
+        match entry {
+            AnyEntry { allowed: Some(allowed), checks: Some(checks), .. } => {
+                Ok(Self::Decided(Decision { allowed, checks }))
+            }
+            AnyEntry { error: Some(error), .. } => Ok(Self::Refused { error }),
+            AnyEntry { .. } => Err("an entry needs `allowed` and `checks`, or `error`"),
+        }
+    }
+}
+
 /// The answer to one request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Whether every enforced check allowed. If not, nothing was charged.
+    /// Whether every check allowed, but for shadows. If not, nothing was charged.
     pub allowed: bool,
     /// One verdict per check, in the same order.
     pub checks: Vec<Verdict>,
@@ -96,6 +123,13 @@ pub struct Verdict {
     /// How long to wait before the same check can be allowed: 0 if it was, `null` if waiting doesn't help
     /// (a limit of 0, or a cost that never fits).
     pub retry_after_ms: Option<u64>,
+    /// Whether this key has no limit at all; the numbers mean nothing then.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub unlimited: bool,
+    /// Whether the policy is only tried out: it counts, but it never denies the request, and clients are not
+    /// told of it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shadow: bool,
 }
 
 /// Why one request of a batch was refused.
@@ -105,4 +139,42 @@ pub struct RequestError {
     pub title: String,
     /// What is wrong and where, such as `requests[3].checks[0].policy: there is no policy "x"`.
     pub detail: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Check, CheckAnswer, CheckBody, Entry};
+    #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    #[test]
+    fn questions_are_strict() {
+        let body = r#"{"requests":[{"checks":[{"policy":"p","key":["a"]},{"policy":"p","key":[],"cost":0}]}]}"#;
+        let question: CheckBody = serde_json::from_str(body).unwrap();
+        let wanted = Check { policy: "p".to_owned(), key: vec!["a".to_owned()], cost: 1 };
+        assert_eq!(question.requests[0].checks[0], wanted);
+        assert_eq!(question.requests[0].checks[1].cost, 0);
+        assert_eq!(serde_json::to_string(&question).unwrap(), body);
+        for body in [
+            r#"{"requests":[{"checks":[{"policy":"p","key":[],"cots":2}]}]}"#,
+            r#"{"requests":[{"checks":[{"policy":"p","key":[],"cost":-1}]}]}"#,
+            r#"{"requests":[{"checks":[{"policy":"p","key":[],"cost":1.5}]}]}"#,
+        ] {
+            assert!(serde_json::from_str::<CheckBody>(body).is_err(), "{body}");
+        }
+    }
+
+    #[test]
+    fn an_entry_is_a_decision_or_an_error_and_may_hold_more() {
+        let body = r#"{"decisions":[{"allowed":true,"checks":[]},{"error":{"title":"t","detail":"d"}}]}"#;
+        let answer: CheckAnswer = serde_json::from_str(body).unwrap();
+        assert!(matches!(answer.decisions.as_slice(), [Entry::Decided(_), Entry::Refused { .. }]));
+        assert_eq!(serde_json::to_string(&answer).unwrap(), body);
+        let newer = r#"{"decisions":[{"allowed":true,"checks":[],"new":1}],"new":[]}"#;
+        assert!(serde_json::from_str::<CheckAnswer>(newer).is_ok());
+        for entry in ["{}", r#"{"allowed":true}"#, r#"{"checks":[]}"#, r#"{"error":{}}"#, "1"] {
+            let body = format!(r#"{{"decisions":[{entry}]}}"#);
+            assert!(serde_json::from_str::<CheckAnswer>(&body).is_err(), "{body}");
+        }
+    }
 }

@@ -146,7 +146,7 @@ impl Resolved<'_> {
                     .ok_or(StoreError::Malformed("fewer outcomes than checks")),
             })
             .collect::<Result<Vec<_>, _>>()?;
-        Ok(Decision { allowed: checks.iter().all(|verdict| verdict.allowed), checks })
+        Ok(Decision { allowed: checks.iter().all(|verdict| verdict.allowed || verdict.shadow), checks })
     }
 }
 
@@ -159,6 +159,8 @@ fn verdict(policy: &str, limit: Limit, outcome: Outcome) -> Verdict {
         remaining: outcome.remaining,
         reset_ms: outcome.reset_us.div_ceil(1_000),
         retry_after_ms: outcome.retry_after_us.map(|us| us.div_ceil(1_000)),
+        unlimited: false,
+        shadow: limit.shadow,
     }
 }
 
@@ -172,5 +174,7 @@ fn unlimited(policy: &str) -> Verdict {
         remaining: MAX_COUNT,
         reset_ms: 0,
         retry_after_ms: Some(0),
+        unlimited: true,
+        shadow: false,
     }
 }

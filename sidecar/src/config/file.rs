@@ -56,6 +56,8 @@ struct PolicyFields {
     #[serde(default)]
     align: bool,
     #[serde(default)]
+    shadow: bool,
+    #[serde(default)]
     overrides: Vec<OverrideFields>,
 }
 
@@ -131,44 +133,54 @@ impl TryFrom<PolicyFields> for PolicyFile {
     type Error = PolicyError;
 
     fn try_from(fields: PolicyFields) -> Result<Self, PolicyError> {
-        let PolicyFields { algorithm, rate, burst, align, overrides } = fields;
-        let limit = limit(algorithm, rate, burst, align)?;
-        let overrides = overrides
-            .into_iter()
-            .map(|fields| fields.into_override(algorithm, align))
-            .collect::<Result<Vec<_>, PolicyError>>()?;
+        let PolicyFields { algorithm, rate, burst, align, shadow, overrides } = fields;
+        let kind = Kind { algorithm, align, shadow };
+        let limit = kind.limit(rate, burst)?;
+        let overrides =
+            overrides.into_iter().map(|fields| fields.into_override(kind)).collect::<Result<Vec<_>, PolicyError>>()?;
         Ok(Self(Policy { limit, overrides: Overrides::new(overrides) }))
     }
 }
 
-fn limit(algorithm: AlgorithmName, rate: Rate, burst: Option<u64>, align: bool) -> Result<Limit, PolicyError> {
-    if align && !matches!(algorithm, AlgorithmName::FixedWindow) {
-        return Err(PolicyError::AlignWithoutWindow);
-    }
-    if burst.is_some() && !matches!(algorithm, AlgorithmName::TokenBucket) {
-        return Err(PolicyError::BurstWithoutBucket);
-    }
-    let algorithm = match algorithm {
-        AlgorithmName::FixedWindow => Algorithm::FixedWindow { align },
-        AlgorithmName::SlidingWindow => Algorithm::SlidingWindow,
-        AlgorithmName::TokenBucket => {
-            let burst = burst.unwrap_or(rate.count);
-            if !(1..=MAX_COUNT).contains(&burst) {
-                return Err(PolicyError::Burst(burst));
-            }
-            if u128::from(burst) * u128::from(rate.period_us) > MAX_REFILL_US * u128::from(rate.count) {
-                return Err(PolicyError::Refill { burst, rate: rate.to_string() });
-            }
-            Algorithm::TokenBucket { burst }
+/// What the overrides of a policy share with it.
+#[derive(Clone, Copy)]
+struct Kind {
+    algorithm: AlgorithmName,
+    align: bool,
+    shadow: bool,
+}
+
+impl Kind {
+    fn limit(self, rate: Rate, burst: Option<u64>) -> Result<Limit, PolicyError> {
+        let Self { algorithm, align, shadow } = self;
+        if align && !matches!(algorithm, AlgorithmName::FixedWindow) {
+            return Err(PolicyError::AlignWithoutWindow);
         }
-    };
-    Ok(Limit { algorithm, rate })
+        if burst.is_some() && !matches!(algorithm, AlgorithmName::TokenBucket) {
+            return Err(PolicyError::BurstWithoutBucket);
+        }
+        let algorithm = match algorithm {
+            AlgorithmName::FixedWindow => Algorithm::FixedWindow { align },
+            AlgorithmName::SlidingWindow => Algorithm::SlidingWindow,
+            AlgorithmName::TokenBucket => {
+                let burst = burst.unwrap_or(rate.count);
+                if !(1..=MAX_COUNT).contains(&burst) {
+                    return Err(PolicyError::Burst(burst));
+                }
+                if u128::from(burst) * u128::from(rate.period_us) > MAX_REFILL_US * u128::from(rate.count) {
+                    return Err(PolicyError::Refill { burst, rate: rate.to_string() });
+                }
+                Algorithm::TokenBucket { burst }
+            }
+        };
+        Ok(Limit { algorithm, rate, shadow })
+    }
 }
 
 impl OverrideFields {
-    fn into_override(self, algorithm: AlgorithmName, align: bool) -> Result<Override, PolicyError> {
+    fn into_override(self, kind: Kind) -> Result<Override, PolicyError> {
         let effect = match (self.rate, self.unlimited, self.blocked) {
-            (Some(rate), false, false) => Effect::Limit(limit(algorithm, rate, self.burst, align)?),
+            (Some(rate), false, false) => Effect::Limit(kind.limit(rate, self.burst)?),
             (None, _, _) if self.burst.is_some() => return Err(PolicyError::BurstWithoutRate),
             (None, true, false) => Effect::Unlimited,
             (None, false, true) => Effect::Blocked,

@@ -38,6 +38,8 @@ pub struct Limit {
     pub algorithm: Algorithm,
     /// How many per how long. A count of 0 denies everything.
     pub rate: Rate,
+    /// Whether it is only tried out: it is decided and counted, but never denies the request.
+    pub shadow: bool,
 }
 
 /// A named limit.

@@ -15,6 +15,7 @@ pub const DECIDE: &str = concat!(
 );
 
 const FLAG_ALIGN: u8 = 1;
+const FLAG_SHADOW: u8 = 2;
 
 /// Integers per check in the answer.
 const OUTCOME_LENGTH: usize = 4;
@@ -30,11 +31,12 @@ pub fn command(sha1: &str, requests: &[Vec<StoreCheck>]) -> Cmd {
     for request in requests {
         command.arg(request.len());
         for check in request {
-            let (name, burst, flags) = match check.limit.algorithm {
-                Algorithm::FixedWindow { align } => ("fixed_window", 0, if align { FLAG_ALIGN } else { 0 }),
-                Algorithm::SlidingWindow => ("sliding_window", 0, 0),
-                Algorithm::TokenBucket { burst } => ("token_bucket", burst, 0),
+            let (name, burst, align) = match check.limit.algorithm {
+                Algorithm::FixedWindow { align } => ("fixed_window", 0, align),
+                Algorithm::SlidingWindow => ("sliding_window", 0, false),
+                Algorithm::TokenBucket { burst } => ("token_bucket", burst, false),
             };
+            let flags = u8::from(align) * FLAG_ALIGN + u8::from(check.limit.shadow) * FLAG_SHADOW;
             command.arg(name).arg(check.limit.rate.count).arg(check.limit.rate.period_us);
             command.arg(burst).arg(check.cost).arg(flags);
         }
@@ -83,8 +85,11 @@ mod tests {
 
     fn requests() -> Vec<Vec<StoreCheck>> {
         let rate = Rate { count: 5, period_us: 1_000_000 };
-        let check =
-            |algorithm, key: &str| StoreCheck { key: key.to_owned(), limit: Limit { algorithm, rate }, cost: 2 };
+        let check = |algorithm, key: &str| StoreCheck {
+            key: key.to_owned(),
+            limit: Limit { algorithm, rate, shadow: key == "b" },
+            cost: 2,
+        };
         vec![
             vec![check(Algorithm::TokenBucket { burst: 9 }, "a"), check(Algorithm::SlidingWindow, "b")],
             vec![check(Algorithm::FixedWindow { align: true }, "c")],
@@ -102,7 +107,7 @@ mod tests {
             .collect();
         assert_eq!(
             args.join(" "),
-            "EVALSHA abc 3 a b c  2 token_bucket 5 1000000 9 2 0 sliding_window 5 1000000 0 2 0 1 fixed_window 5 1000000 0 2 1"
+            "EVALSHA abc 3 a b c  2 token_bucket 5 1000000 9 2 0 sliding_window 5 1000000 0 2 2 1 fixed_window 5 1000000 0 2 1"
         );
     }
 

@@ -1,0 +1,197 @@
+//! Answers that the filter gives itself: denials and failures, for HTTP and for gRPC clients.
+
+use serde::Serialize;
+
+use crate::headers::{self, Dialect, Field};
+use crate::wire::Verdict;
+
+/// The problem type of a denial, from draft-ietf-httpapi-ratelimit-headers-10.
+pub const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+
+/// What a client is told instead of the upstream's response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The HTTP status, or that of gRPC.
+    pub status: Status,
+    /// Header fields; for gRPC they are its metadata.
+    pub headers: Vec<Field>,
+    /// A JSON problem, RFC 9457; for gRPC the message.
+    pub body: String,
+}
+
+/// How a reply is marked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// An HTTP status.
+    Http(u16),
+    /// `RESOURCE_EXHAUSTED`, 8. Envoy would make the retryable `UNAVAILABLE` of a 429.
+    GrpcResourceExhausted,
+    /// `UNAVAILABLE`, 14.
+    GrpcUnavailable,
+}
+
+#[derive(Serialize)]
+struct Problem<'a> {
+    r#type: &'a str,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    #[serde(rename = "violated-policies", skip_serializing_if = "<[_]>::is_empty")]
+    violated_policies: &'a [&'a str],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+}
+
+/// The answer to a request that a decision denied.
+pub fn denied(verdicts: &[Verdict], dialects: &[Dialect], grpc: bool) -> Reply {
+    let shown = headers::shown(verdicts, false);
+    let violated: Vec<&str> = verdicts
+        .iter()
+        .filter(|verdict| !verdict.allowed && !verdict.shadow)
+        .map(|verdict| verdict.policy.as_str())
+        .collect();
+    let retry_after = shown.and_then(headers::retry_after);
+
+    let mut fields = shown.map(|verdict| headers::fields(verdict, dialects)).unwrap_or_default();
+    fields.push(("x-envoy-ratelimited", "true".to_owned()));
+    if let Some(seconds) = retry_after {
+        fields.push(("retry-after", seconds.to_string()));
+    }
+    let policy = shown.map_or("", |verdict| verdict.policy.as_str());
+    let detail = match retry_after {
+        Some(seconds) => format!("The limit of policy \"{policy}\" is reached; retry in {seconds} s."),
+        None => format!("The limit of policy \"{policy}\" doesn't allow this request, now or later."),
+    };
+    let problem = Problem {
+        r#type: QUOTA_EXCEEDED,
+        title: "Request cannot be satisfied as assigned quota has been exceeded",
+        status: 429,
+        detail: &detail,
+        violated_policies: &violated,
+        retry_after_ms: shown.and_then(|verdict| verdict.retry_after_ms),
+    };
+    reply(&problem, Status::GrpcResourceExhausted, fields, grpc)
+}
+
+/// The answer to a request that lacks what a policy's key is made of, where that means it is denied.
+pub fn key_missing(policy: &str, grpc: bool) -> Reply {
+    let detail = format!(
+        "Policy \"{policy}\" can't tell whose request this is: what it looks at is missing, empty or ambiguous."
+    );
+    let problem = Problem {
+        r#type: "about:blank",
+        title: "Too Many Requests",
+        status: 429,
+        detail: &detail,
+        violated_policies: &[],
+        retry_after_ms: None,
+    };
+    reply(&problem, Status::GrpcResourceExhausted, vec![("x-envoy-ratelimited", "true".to_owned())], grpc)
+}
+
+/// The answer to a request that could not be decided, where that means it is denied.
+pub fn undecided(grpc: bool) -> Reply {
+    let problem = Problem {
+        r#type: "about:blank",
+        title: "Service Unavailable",
+        status: 503,
+        detail: "The rate limit of this request could not be checked.",
+        violated_policies: &[],
+        retry_after_ms: None,
+    };
+    reply(&problem, Status::GrpcUnavailable, Vec::new(), grpc)
+}
+
+fn reply(problem: &Problem<'_>, grpc_status: Status, mut headers: Vec<Field>, grpc: bool) -> Reply {
+    if grpc {
+        return Reply { status: grpc_status, headers, body: problem.detail.to_owned() };
+    }
+    headers.push(("content-type", "application/problem+json".to_owned()));
+    // Strings and numbers always serialise; the status alone would do.
+    let body = serde_json::to_string(problem).unwrap_or_default();
+    Reply { status: Status::Http(problem.status), headers, body }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{QUOTA_EXCEEDED, Reply, Status, denied, key_missing, undecided};
+    use crate::headers::Dialect;
+    use crate::wire::Verdict;
+    #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+    use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    fn verdict(policy: &str, allowed: bool, retry_after_ms: Option<u64>) -> Verdict {
+        Verdict {
+            policy: policy.to_owned(),
+            allowed,
+            limit: 10,
+            period_ms: 1000,
+            remaining: 0,
+            reset_ms: 900,
+            retry_after_ms,
+            unlimited: false,
+            shadow: false,
+        }
+    }
+
+    fn value<'a>(reply: &'a Reply, name: &str) -> Option<&'a str> {
+        reply.headers.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_str())
+    }
+
+    #[test]
+    fn a_denial_names_policy_and_wait() {
+        let verdicts = [verdict("a", true, Some(0)), verdict("b", false, Some(1500)), verdict("c", false, Some(3))];
+        let reply = denied(&verdicts, &[Dialect::Ietf], false);
+        assert_eq!(reply.status, Status::Http(429));
+        assert_eq!(value(&reply, "retry-after"), Some("2"));
+        assert_eq!(value(&reply, "x-envoy-ratelimited"), Some("true"));
+        assert_eq!(value(&reply, "content-type"), Some("application/problem+json"));
+        assert_eq!(value(&reply, "ratelimit"), Some(r#""b";r=0;t=1"#));
+        let body: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
+        assert_eq!(
+            body,
+            serde_json::json!({
+                "type": QUOTA_EXCEEDED,
+                "title": "Request cannot be satisfied as assigned quota has been exceeded",
+                "status": 429,
+                "detail": "The limit of policy \"b\" is reached; retry in 2 s.",
+                "violated-policies": ["b", "c"],
+                "retry_after_ms": 1500,
+            })
+        );
+    }
+
+    #[test]
+    fn no_wait_is_promised_where_none_helps() {
+        let reply = denied(&[verdict("never", false, None), verdict("soon", false, Some(1))], &[], false);
+        assert_eq!(value(&reply, "retry-after"), None);
+        assert_eq!(value(&reply, "ratelimit"), None);
+        let body: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
+        assert!(body["detail"].as_str().unwrap().contains("\"never\""));
+        assert!(body.get("retry_after_ms").is_none());
+    }
+
+    #[test]
+    fn grpc_clients_get_a_status_message_and_metadata() {
+        let reply = denied(&[verdict("b", false, Some(1))], &[Dialect::Ietf], true);
+        assert_eq!(reply.status, Status::GrpcResourceExhausted);
+        assert_eq!(reply.body, "The limit of policy \"b\" is reached; retry in 1 s.");
+        assert_eq!(value(&reply, "retry-after"), Some("1"));
+        assert_eq!(value(&reply, "content-type"), None);
+        assert_eq!(undecided(true).status, Status::GrpcUnavailable);
+        assert_eq!(key_missing("b", true).status, Status::GrpcResourceExhausted);
+    }
+
+    #[test]
+    fn failures_are_problems_too() {
+        let reply = undecided(false);
+        assert_eq!(reply.status, Status::Http(503));
+        assert_eq!(value(&reply, "content-type"), Some("application/problem+json"));
+        assert_eq!(value(&reply, "x-envoy-ratelimited"), None);
+        let reply = key_missing("b", false);
+        assert_eq!(reply.status, Status::Http(429));
+        assert_eq!(value(&reply, "x-envoy-ratelimited"), Some("true"));
+        assert_eq!(value(&reply, "retry-after"), None);
+        assert!(reply.body.contains("\\\"b\\\""), "{}", reply.body);
+    }
+}

@@ -1,0 +1,139 @@
+//! [`Host`] by Envoy. Only the SDK's plain functions are used: its trait methods unwrap.
+//!
+//! Even these functions panic at a status they don't expect. None of the calls here can get one: each is
+//! made only where Envoy has the map, the buffer or the stream it is about.
+
+use std::time::{Duration, Instant};
+
+use proxy_wasm::hostcalls;
+use proxy_wasm::types::{BufferType, GrpcStatusCode, LogLevel, MapType, MetricType, Status as HostStatus};
+
+use crate::answer::{Reply, Status};
+use crate::headers::Placed;
+use crate::host::{Call, HeaderList, Host, HostError};
+use crate::metrics::Metric;
+use crate::worker::CallAnswer;
+
+/// Envoy, as one root context sees it.
+pub struct Envoy {
+    root: u32,
+    queue: u32,
+    metrics: Vec<u32>,
+    start: Instant,
+}
+
+impl Envoy {
+    /// Defines the metrics and registers the queue of a root context.
+    pub fn new(root: u32, queue: &str) -> Result<Self, HostError> {
+        let metrics = Metric::ALL
+            .into_iter()
+            .map(|metric| {
+                let kind = if metric.is_gauge() { MetricType::Gauge } else { MetricType::Counter };
+                hostcalls::define_metric(kind, metric.name()).map_err(error)
+            })
+            .collect::<Result<_, _>>()?;
+        let queue = hostcalls::register_shared_queue(queue).map_err(error)?;
+        Ok(Self { root, queue, metrics, start: Instant::now() })
+    }
+}
+
+/// The answer that a root context's callout has just got.
+pub fn call_answer(headers: usize, body: usize) -> Option<CallAnswer> {
+    if headers == 0 {
+        return None;
+    }
+    let status = hostcalls::get_map_value_bytes(MapType::HttpCallResponseHeaders, ":status").ok().flatten()?;
+    let status = std::str::from_utf8(&status).ok()?.parse().ok()?;
+    let body = match body {
+        0 => None,
+        _ => hostcalls::get_buffer(BufferType::HttpCallResponseBody, 0, body).ok().flatten(),
+    };
+    Some(CallAnswer { status, body: body.unwrap_or_default() })
+}
+
+fn error(status: HostStatus) -> HostError {
+    match status {
+        HostStatus::BadArgument | HostStatus::NotFound => HostError::Unknown,
+        _ => HostError::Failed,
+    }
+}
+
+impl Host for Envoy {
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn warn(&self, message: &str) {
+        let _ = hostcalls::log(LogLevel::Warn, message); // nobody else to tell
+    }
+
+    fn request_headers(&self) -> HeaderList {
+        hostcalls::get_map_bytes(MapType::HttpRequestHeaders).unwrap_or_default()
+    }
+
+    fn source_address(&self) -> Option<Vec<u8>> {
+        hostcalls::get_property(vec!["source", "address"]).ok().flatten()
+    }
+
+    fn wake(&self) -> Result<(), HostError> {
+        hostcalls::enqueue_shared_queue(self.queue, Some(b"w")).map_err(error)
+    }
+
+    fn drain_wake_ups(&self) {
+        // A wake-up is a byte, because the SDK makes no difference between an empty entry and none.
+        while let Ok(Some(_)) = hostcalls::dequeue_shared_queue(self.queue) {}
+    }
+
+    fn tick_every(&self, period: Duration) {
+        let _ = hostcalls::set_tick_period(period); // it is Ok or panics
+    }
+
+    fn call(&self, call: Call<'_>) -> Result<u32, HostError> {
+        // A callout belongs to the context that is entered, and one that belongs to a request dies with it.
+        hostcalls::set_effective_context(self.root).map_err(error)?;
+        let headers = vec![
+            (":method", "POST"),
+            (":path", "/v1/check"),
+            (":authority", call.authority),
+            ("content-type", "application/json"),
+        ];
+        hostcalls::dispatch_http_call(call.cluster, headers, Some(call.body.as_bytes()), vec![], call.timeout)
+            .map_err(error)
+    }
+
+    fn enter(&self, context: u32) -> Result<(), HostError> {
+        hostcalls::set_effective_context(context).map_err(error)
+    }
+
+    fn resume(&self) {
+        let _ = hostcalls::resume_http_request(); // it is Ok or panics
+    }
+
+    fn reply(&self, reply: &Reply) {
+        let grpc = match reply.status {
+            Status::Http(status) => {
+                let headers = reply.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                let _ = hostcalls::send_http_response(status.into(), headers, Some(reply.body.as_bytes()));
+                return; // it is Ok or panics
+            }
+            Status::GrpcResourceExhausted => GrpcStatusCode::ResourceExhausted,
+            Status::GrpcUnavailable => GrpcStatusCode::Unavailable,
+        };
+        let metadata = reply.headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+        let _ = hostcalls::send_grpc_response(grpc, Some(&reply.body), metadata); // it is Ok or panics
+    }
+
+    fn put_response_header(&self, name: &str, value: &str, placed: Placed) {
+        // It is Ok or panics.
+        let _ = match placed {
+            Placed::Beside => hostcalls::add_map_value(MapType::HttpResponseHeaders, name, value),
+            Placed::InPlace => hostcalls::set_map_value(MapType::HttpResponseHeaders, name, Some(value)),
+        };
+    }
+
+    fn count(&self, metric: Metric, by: i64) {
+        if let Some(&id) = self.metrics.get(metric as usize) {
+            let _ = hostcalls::increment_metric(id, by); // a metric that can't be counted stops nobody
+        }
+    }
+}

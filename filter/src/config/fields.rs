@@ -1,0 +1,251 @@
+//! Single fields of the configuration: how they may be written, and what they must be.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer, StrDeserializer};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::{MAX_COST, RawKeyPart};
+use crate::headers::Dialect;
+use crate::keys::KeyPart;
+use crate::rules::{self, Rule};
+
+const TIMEOUT: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
+
+pub(super) fn rules<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Rule>, D::Error> {
+    let rules = Vec::deserialize(deserializer)?;
+    if rules.is_empty() { Err(D::Error::custom("at least one rule is needed")) } else { Ok(rules) }
+}
+
+pub(super) fn cluster<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    if name.is_empty() { Err(D::Error::custom("the cluster's name is empty")) } else { Ok(name) }
+}
+
+pub(super) fn authority<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let authority = String::deserialize(deserializer)?;
+    if authority.is_empty() || !authority.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(D::Error::custom("expected a host, with or without a port"));
+    }
+    Ok(authority)
+}
+
+pub(super) fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    if name.is_empty() {
+        Err(D::Error::custom("the policy's name is empty"))
+    } else if name.bytes().all(is_allowed) {
+        Ok(name)
+    } else {
+        Err(D::Error::custom("a policy's name is made of the letters A to Z and a to z, digits, and \"_.-\""))
+    }
+}
+
+pub(super) fn timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    duration(&text)
+        .filter(|duration| TIMEOUT.contains(duration))
+        .ok_or_else(|| D::Error::custom("expected a duration from 1ms to 10s, such as \"50ms\" or \"1s\""))
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at(text.find(|char: char| !char.is_ascii_digit())?);
+    let number = number.parse().ok()?;
+    match unit {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        _ => None,
+    }
+}
+
+/// A cost. Envoy hands numbers over as doubles, so that one may arrive as `5.0`.
+pub(super) fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    struct Cost;
+
+    impl Visitor<'_> for Cost {
+        type Value = u64;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a whole number from 0 to {MAX_COST}")
+        }
+
+        fn visit_u64<E: Error>(self, cost: u64) -> Result<u64, E> {
+            if cost <= MAX_COST {
+                Ok(cost)
+            } else {
+                Err(E::invalid_value(serde::de::Unexpected::Unsigned(cost), &self))
+            }
+        }
+
+        fn visit_f64<E: Error>(self, cost: f64) -> Result<u64, E> {
+            #[allow(clippy::cast_precision_loss)] // a thousand million is exact
+            let is_cost = cost.fract() == 0.0 && (0.0..=MAX_COST as f64).contains(&cost);
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // just looked at
+            if is_cost { Ok(cost as u64) } else { Err(E::invalid_value(serde::de::Unexpected::Float(cost), &self)) }
+        }
+    }
+
+    deserializer.deserialize_any(Cost)
+}
+
+/// The name of a header in a key, in lower case. Envoy keeps `host` as `:authority`.
+pub(super) fn header_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    const PSEUDO: [&str; 4] = [":authority", ":method", ":path", ":scheme"];
+    let name = String::deserialize(deserializer)?.to_ascii_lowercase();
+    if name == "host" {
+        Ok(Some(":authority".to_owned()))
+    } else if PSEUDO.contains(&name.as_str()) || is_token(&name) {
+        Ok(Some(name))
+    } else {
+        Err(D::Error::custom("this is no header name"))
+    }
+}
+
+/// A token of HTTP, RFC 9110 section 5.6.2.
+fn is_token(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_allowed)
+}
+
+/// A method, in upper case.
+pub(super) struct Method(pub String);
+
+impl<'de> Deserialize<'de> for Method {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        if is_token(&name) { Ok(Self(name.to_ascii_uppercase())) } else { Err(D::Error::custom("this is no method")) }
+    }
+}
+
+/// A host, as rules compare it.
+pub(super) struct HostName(pub String);
+
+impl<'de> Deserialize<'de> for HostName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        if name.contains('*') {
+            return Err(D::Error::custom("a host has no wildcards"));
+        }
+        let is_possible = |byte: u8| byte.is_ascii_graphic() && !b"/?#@,".contains(&byte);
+        let plain = rules::host(name.as_bytes()).and_then(|host| String::from_utf8(host).ok());
+        match plain {
+            Some(host) if host.len() < name.trim_end_matches('.').len() => {
+                Err(D::Error::custom("a host has no port: requests match whatever their port"))
+            }
+            Some(host) if host.bytes().all(is_possible) => Ok(Self(host)),
+            _ => Err(D::Error::custom("this is no host")),
+        }
+    }
+}
+
+/// A value, or a list of at least one.
+pub(super) struct OneOrMany<T>(pub Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Either<T> {
+            type Value = Vec<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or a list of strings")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Vec<T>, E> {
+                Ok(vec![T::deserialize(StrDeserializer::new(text))?])
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Vec<T>, A::Error> {
+                let list = Vec::deserialize(SeqAccessDeserializer::new(list))?;
+                if list.is_empty() { Err(A::Error::custom("the list is empty")) } else { Ok(list) }
+            }
+        }
+
+        deserializer.deserialize_any(Either(PhantomData)).map(Self)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename = "Dialect")]
+enum RawDialect {
+    #[serde(rename = "ietf")]
+    Ietf,
+    #[serde(rename = "x-ratelimit")]
+    XRateLimit,
+}
+
+/// Header dialects: `none`, one, or a list without repetitions, which may be empty.
+pub(super) struct Dialects(pub Vec<Dialect>);
+
+impl<'de> Deserialize<'de> for Dialects {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+
+        impl<'de> Visitor<'de> for Either {
+            type Value = Vec<RawDialect>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"none\" or a list of \"ietf\" and \"x-ratelimit\"")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+                match text {
+                    "none" => Ok(Vec::new()),
+                    "ietf" => Ok(vec![RawDialect::Ietf]),
+                    "x-ratelimit" => Ok(vec![RawDialect::XRateLimit]),
+                    _ => Err(E::unknown_variant(text, &["ietf", "x-ratelimit", "none"])),
+                }
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list))
+            }
+        }
+
+        let mut dialects = Vec::new();
+        for dialect in deserializer.deserialize_any(Either)? {
+            let dialect = match dialect {
+                RawDialect::Ietf => Dialect::Ietf,
+                RawDialect::XRateLimit => Dialect::XRateLimit,
+            };
+            if !dialects.contains(&dialect) {
+                dialects.push(dialect);
+            }
+        }
+        Ok(Self(dialects))
+    }
+}
+
+impl<'de> Deserialize<'de> for KeyPart {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Part;
+
+        impl<'de> Visitor<'de> for Part {
+            type Value = KeyPart;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"client_ip\", {\"header\": name} or {\"literal\": text}")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<KeyPart, E> {
+                if text == "client_ip" {
+                    Ok(KeyPart::ClientIp)
+                } else {
+                    Err(E::invalid_value(serde::de::Unexpected::Str(text), &self))
+                }
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<KeyPart, A::Error> {
+                let raw = RawKeyPart::deserialize(MapAccessDeserializer::new(map))?;
+                KeyPart::try_from(raw).map_err(A::Error::custom)
+            }
+        }
+
+        deserializer.deserialize_any(Part)
+    }
+}

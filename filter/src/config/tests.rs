@@ -1,0 +1,216 @@
+#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use std::time::Duration;
+
+use super::{Config, ConfigError, OnError};
+use crate::headers::Dialect;
+use crate::keys::{CheckSpec, KeyPart, OnMissing};
+use crate::path::PathMatch;
+use crate::rules::Effect;
+
+const RULES: &str = r#""rules":[{"checks":[{"policy":"p","key":[]}]}]"#;
+
+/// A configuration with one more field.
+fn with(field: &str) -> Result<Config, ConfigError> {
+    Config::parse(format!(r#"{{"sidecar":{{"cluster":"s"}},{RULES},{field}}}"#).as_bytes())
+}
+
+/// A configuration with one rule.
+fn rule(rule: &str) -> Result<Config, ConfigError> {
+    Config::parse(format!(r#"{{"sidecar":{{"cluster":"s"}},"rules":[{rule}]}}"#).as_bytes())
+}
+
+/// A configuration with one check.
+fn check(check: &str) -> Result<Config, ConfigError> {
+    rule(&format!(r#"{{"checks":[{check}]}}"#))
+}
+
+fn checks(config: &Config) -> &[CheckSpec] {
+    match &config.rules[0].effect {
+        Effect::Check(checks) => checks,
+        Effect::Exempt => &[],
+    }
+}
+
+#[test]
+fn the_least_configuration_has_defaults() {
+    let config = Config::parse(format!(r#"{{"sidecar":{{"cluster":"s"}},{RULES}}}"#).as_bytes()).unwrap();
+    assert_eq!(config.sidecar.cluster, "s");
+    assert_eq!(config.sidecar.timeout, Duration::from_millis(50));
+    assert_eq!(config.sidecar.authority, "sluice");
+    assert_eq!(config.on_error, OnError::Allow);
+    assert_eq!(config.headers, [Dialect::Ietf]);
+    let check = &checks(&config)[0];
+    assert_eq!((check.cost, check.on_missing), (1, OnMissing::Bucket));
+    assert!(check.key.is_empty(), "one bucket for everybody");
+}
+
+#[test]
+fn everything_can_be_said() {
+    let config = Config::parse(
+        br#"{
+          "sidecar": {"cluster": "sluice", "timeout": "2s", "authority": "limits.local:8080"},
+          "on_error": "deny",
+          "headers": ["x-ratelimit", "ietf"],
+          "rules": [
+            {"match": {"path": {"prefix": "/api/"}, "methods": ["GET", "post"], "host": "A.Example."},
+             "checks": [{"policy": "per-tenant", "cost": 5, "on_missing": "deny",
+                         "key": ["client_ip", {"header": "X-Tenant-Id"}, {"literal": "100%"}, {"header": "Host"}]}]},
+            {"match": {"path": {"exact": "/healthz"}, "host": ["a", "[::1]"]}, "exempt": true}
+          ]
+        }"#,
+    )
+    .unwrap();
+    assert_eq!(config.sidecar.timeout, Duration::from_secs(2));
+    assert_eq!(config.sidecar.authority, "limits.local:8080");
+    assert_eq!(config.on_error, OnError::Deny);
+    assert_eq!(config.headers, [Dialect::XRateLimit, Dialect::Ietf]);
+    let first = &config.rules[0].matches;
+    assert_eq!(first.path, Some(PathMatch::Prefix("/api".to_owned())));
+    assert_eq!(first.methods.as_deref().unwrap(), ["GET", "POST"]);
+    assert_eq!(first.hosts.as_deref().unwrap(), ["a.example"]);
+    let check = &checks(&config)[0];
+    assert_eq!((check.cost, check.on_missing), (5, OnMissing::Deny));
+    let key = [
+        KeyPart::ClientIp,
+        KeyPart::Header("x-tenant-id".to_owned()),
+        KeyPart::Literal("100%25".to_owned()),
+        KeyPart::Header(":authority".to_owned()),
+    ];
+    assert_eq!(check.key, key);
+    assert_eq!(config.rules[1].effect, Effect::Exempt);
+    assert_eq!(config.rules[1].matches.hosts.as_deref().unwrap(), ["a", "[::1]"]);
+    let policies: Vec<_> = config.policies().collect();
+    assert_eq!(policies, [("rules[0].checks[0].policy".to_owned(), "per-tenant")]);
+}
+
+#[test]
+fn headers_may_be_none_one_or_several() {
+    let table: [(&str, &[Dialect]); 6] = [
+        (r#""none""#, &[]),
+        ("[]", &[]),
+        (r#""ietf""#, &[Dialect::Ietf]),
+        (r#""x-ratelimit""#, &[Dialect::XRateLimit]),
+        (r#"["x-ratelimit"]"#, &[Dialect::XRateLimit]),
+        (r#"["ietf","ietf"]"#, &[Dialect::Ietf]),
+    ];
+    for (text, dialects) in table {
+        assert_eq!(with(&format!(r#""headers":{text}"#)).unwrap().headers, dialects, "{text}");
+    }
+}
+
+#[test]
+fn costs_may_come_as_doubles() {
+    for (text, cost) in [("0", 0), ("5.0", 5), ("1e9", 1_000_000_000), ("1000000000", 1_000_000_000)] {
+        let config = check(&format!(r#"{{"policy":"p","key":[],"cost":{text}}}"#)).unwrap();
+        assert_eq!(checks(&config)[0].cost, cost, "{text}");
+    }
+}
+
+/// Each with the beginning of its message.
+#[test]
+fn errors_name_field_and_place() {
+    let table = [
+        (Config::parse(b""), "it is empty"),
+        (Config::parse(b" \n"), "it is empty"),
+        (Config::parse(b"\n5\n\x03\x12\x1a"), "it is binary"),
+        (Config::parse(b"{"), "EOF while parsing an object (line 1, column 1)"),
+        (Config::parse(b"{\"rules\":[\xff]}"), "expected value (line 1, column 11)"),
+        (Config::parse(b"[]"), "it is no JSON object"),
+        (Config::parse(b"sidecar:\n  cluster: s\n"), "it is no JSON object"),
+        (Config::parse(b"{}"), "missing field `sidecar` (line 1, column 2)"),
+        (Config::parse(br#"{"sidecar":{"cluster":"s"}}"#), "missing field `rules`"),
+        (Config::parse(br#"{"sidecar":{},"rules":[]}"#), "sidecar: missing field `cluster`"),
+        (Config::parse(br#"{"sidecar":{"cluster":""}}"#), "sidecar.cluster: the cluster's name is empty"),
+        (
+            Config::parse(br#"{"sidecar":{"cluster":"s"},"rules":[]}"#),
+            "rules: at least one rule is needed (line 1, column 38)",
+        ),
+        (
+            Config::parse(br#"{"sidecar":{"cluster":"s","timeout":"0ms"}}"#),
+            "sidecar.timeout: expected a duration from 1ms to 10s, such as \"50ms\" or \"1s\" (line 1, column 42)",
+        ),
+        (Config::parse(br#"{"sidecar":{"cluster":"s","timeout":"11s"}}"#), "sidecar.timeout: expected a duration"),
+        (Config::parse(br#"{"sidecar":{"cluster":"s","timeout":"50"}}"#), "sidecar.timeout: expected a duration"),
+        (Config::parse(br#"{"sidecar":{"cluster":"s","timeout":50}}"#), "sidecar.timeout: invalid type: integer `50`"),
+        (Config::parse(br#"{"sidecar":{"cluster":"s","authority":"a b"}}"#), "sidecar.authority: expected a host"),
+        (with(r#""on_eror":"deny""#), "on_eror: unknown field `on_eror`, expected one of `sidecar`, `on_error`"),
+        (with(r#""on_error":"close""#), "on_error: unknown variant `close`, expected `allow` or `deny`"),
+        (with(r#""headers":"all""#), "headers: unknown variant `all`, expected one of `ietf`, `x-ratelimit`, `none`"),
+        (with(r#""headers":["ietf","none"]"#), "headers[1]: unknown variant `none`, expected `ietf` or `x-ratelimit`"),
+        (with(r#""headers":7"#), "headers: invalid type: integer `7`, expected \"none\" or a list"),
+        (rule("{}"), "rules[0]: a rule needs `checks` or `exempt: true`"),
+        (rule(r#"{"checks":[]}"#), "rules[0]: `checks` needs at least one check"),
+        (rule(r#"{"exempt":false}"#), "rules[0]: a rule needs `checks`"),
+        (
+            rule(r#"{"exempt":true,"checks":[{"policy":"p","key":[]}]}"#),
+            "rules[0]: a rule has either `checks` or `exempt: true`, not both",
+        ),
+        (rule(r#"{"match":{"paths":[]},"exempt":true}"#), "rules[0].match.paths: unknown field `paths`"),
+        (rule(r#"{"match":{"path":{}},"exempt":true}"#), "rules[0].match.path: expected one of `exact` and `prefix`"),
+        (
+            rule(r#"{"match":{"path":{"exact":"/","prefix":"/"}},"exempt":true}"#),
+            "rules[0].match.path: expected one of `exact` and `prefix`",
+        ),
+        (rule(r#"{"match":{"path":{"exact":"x"}},"exempt":true}"#), "rules[0].match.path: a path starts with \"/\""),
+        (rule(r#"{"match":{"path":{"regex":"x"}},"exempt":true}"#), "rules[0].match.path.regex: unknown field"),
+        (rule(r#"{"match":{"methods":[]},"exempt":true}"#), "rules[0].match: `methods` needs at least one method"),
+        (rule(r#"{"match":{"methods":["G T"]},"exempt":true}"#), "rules[0].match.methods[0]: this is no method"),
+        (rule(r#"{"match":{"host":[]},"exempt":true}"#), "rules[0].match.host: the list is empty"),
+        (rule(r#"{"match":{"host":""},"exempt":true}"#), "rules[0].match.host: this is no host"),
+        (rule(r#"{"match":{"host":"a b"},"exempt":true}"#), "rules[0].match.host: this is no host"),
+        (rule(r#"{"match":{"host":["a","a:80"]},"exempt":true}"#), "rules[0].match.host[1]: a host has no port"),
+        (rule(r#"{"match":{"host":"*.a"},"exempt":true}"#), "rules[0].match.host: a host has no wildcards"),
+        (check(r#"{"key":[]}"#), "rules[0].checks[0]: missing field `policy`"),
+        (check(r#"{"policy":"p"}"#), "rules[0].checks[0]: missing field `key`"),
+        (check(r#"{"policy":"","key":[]}"#), "rules[0].checks[0].policy: the policy's name is empty"),
+        (check(r#"{"policy":"a b","key":[]}"#), "rules[0].checks[0].policy: a policy's name is made of"),
+        (check(r#"{"policy":"p","key":[],"cost":-1}"#), "rules[0].checks[0].cost: invalid type: integer `-1`"),
+        (check(r#"{"policy":"p","key":[],"cost":1.5}"#), "rules[0].checks[0].cost: invalid value: floating point"),
+        (
+            check(r#"{"policy":"p","key":[],"cost":1000000001}"#),
+            "rules[0].checks[0].cost: invalid value: integer `1000000001`, expected a whole number from 0 to 1000000000",
+        ),
+        (check(r#"{"policy":"p","key":[],"cots":1}"#), "rules[0].checks[0].cots: unknown field `cots`"),
+        (
+            check(r#"{"policy":"p","key":[],"on_missing":"drop"}"#),
+            "rules[0].checks[0].on_missing: unknown variant `drop`, expected one of `bucket`, `skip`, `deny`",
+        ),
+        (
+            check(r#"{"policy":"p","key":["client-ip"]}"#),
+            "rules[0].checks[0].key[0]: invalid value: string \"client-ip\", expected \"client_ip\"",
+        ),
+        (check(r#"{"policy":"p","key":[{}]}"#), "rules[0].checks[0].key[0]: expected one of `header` and `literal`"),
+        (
+            check(r#"{"policy":"p","key":[{"header":"a","literal":"b"}]}"#),
+            "rules[0].checks[0].key[0]: expected one of `header` and `literal`",
+        ),
+        (
+            check(r#"{"policy":"p","key":["client_ip",{"header":"x tenant"}]}"#),
+            "rules[0].checks[0].key[1].header: this is no header name",
+        ),
+        (check(r#"{"policy":"p","key":[{"header":""}]}"#), "rules[0].checks[0].key[0].header: this is no header name"),
+        (check(r#"{"policy":"p","key":[{"heder":"a"}]}"#), "rules[0].checks[0].key[0].heder: unknown field `heder`"),
+        (check(r#"{"policy":"p","key":"client_ip"}"#), "rules[0].checks[0].key: invalid type: string"),
+    ];
+    let mut wrong = Vec::new();
+    for (result, beginning) in table {
+        let message = result.expect_err(beginning).to_string();
+        if !message.starts_with(beginning) || message.contains('\n') {
+            wrong.push(format!("{message}\n  instead of\n{beginning}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn places_are_those_of_the_text() {
+    let json = b"{\"sidecar\": {\"cluster\": \"s\"},\n \"rules\": [\n  {\"checks\": [{\"policy\": \"p\",\n   \"key\": [\"ip\"]}]}]}";
+    let error = Config::parse(json).unwrap_err();
+    let ConfigError::Field { path, line, .. } = &error else { panic!("{error:?}") };
+    assert_eq!((path.as_str(), *line), ("rules[0].checks[0].key[0]", 4));
+    assert!(error.to_string().contains("(line 4, column "), "{error}");
+    let error = Config::parse(format!("{{\"sidecar\":{{\"cluster\":\"s\"}},{RULES}}} x").as_bytes()).unwrap_err();
+    assert!(error.to_string().starts_with("trailing characters"), "{error}");
+}

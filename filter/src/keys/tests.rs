@@ -1,0 +1,147 @@
+#[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
+use wasm_bindgen_test::wasm_bindgen_test as test;
+
+use super::encode::part;
+use super::{CheckSpec, Facts, KeyMissing, KeyPart, OnMissing, build, client_ip};
+use crate::host::fake::FakeHost;
+use crate::wire::{Check, MISSING_PART};
+
+fn header_check(on_missing: OnMissing) -> CheckSpec {
+    CheckSpec { policy: "p".to_owned(), key: vec![KeyPart::Header("x-id".to_owned())], cost: 1, on_missing }
+}
+
+fn key_of(host: &FakeHost, spec: &CheckSpec) -> Vec<Vec<String>> {
+    let checks = build(&[spec], &Facts::read(host)).unwrap();
+    checks.into_iter().map(|check| check.key).collect()
+}
+
+#[test]
+fn values_are_encoded_so_that_they_stay_distinct() {
+    let table: [(&[u8], &str); 12] = [
+        (b"acme", "acme"),
+        (b"", ""),
+        (b"100%", "100%25"),
+        (b"%41", "%2541"),
+        (b"%missing", "%25missing"),
+        (b"\xc0\xa7", "%C0%A7"),
+        (b"\xa1\xb1", "%A1%B1"),
+        (b"a\xffb", "a%FFb"),
+        (b"\x00\t\x1f\x7f", "%00%09%1F%7F"),
+        ("\u{e9}\u{20ac}".as_bytes(), "\u{e9}\u{20ac}"),
+        (b"\xe2\x82", "%E2%82"),
+        (b"a:{b} c", "a:{b} c"),
+    ];
+    for (raw, text) in table {
+        assert_eq!(part(raw), text);
+    }
+}
+
+#[test]
+fn every_byte_survives() {
+    let mut seen = std::collections::BTreeSet::new();
+    for byte in 0..=u8::MAX {
+        let text = part(&[byte]);
+        assert!(!text.chars().any(|char| char.is_ascii_control()), "{byte}");
+        assert!(seen.insert(text), "{byte}");
+    }
+}
+
+#[test]
+fn long_values_become_digests() {
+    assert_eq!(part(&[b'a'; 1024]), "a".repeat(1024));
+    let digest = part(&[b'a'; 1025]);
+    assert_eq!(digest, "%sha256:4a82297889eb505cf6b5cbdf69977afab4632d6557539782f657bd7dc78091a5");
+    assert_eq!(digest.len(), 8 + 64);
+    assert!(digest[8..].bytes().all(|byte| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase()));
+    assert_ne!(digest, part(&[b'a'; 1026]));
+    assert_ne!(part(digest.as_bytes()), digest);
+    // Every byte of this one takes three when encoded: the raw length counts.
+    assert_eq!(part(&[0xff; 1024]).len(), 3 * 1024);
+}
+
+#[test]
+fn missing_empty_and_repeated_headers_are_one_bucket() {
+    let spec = header_check(OnMissing::Bucket);
+    let requests: [&[(&str, &[u8])]; 4] =
+        [&[], &[("x-id", b"")], &[("x-id", b"a"), ("x-id", b"a")], &[("x-id", b""), ("x-id", b"a")]];
+    for headers in requests {
+        assert_eq!(key_of(&FakeHost::with(headers), &spec), [[MISSING_PART]], "{headers:?}");
+    }
+    assert_eq!(key_of(&FakeHost::with(&[("x-id", b"a")]), &spec), [["a"]]);
+    assert_eq!(key_of(&FakeHost::with(&[("x-id", b"%missing")]), &spec), [["%25missing"]]);
+}
+
+#[test]
+fn missing_can_skip_or_deny() {
+    let host = FakeHost::with(&[]);
+    let (skip, deny) = (header_check(OnMissing::Skip), header_check(OnMissing::Deny));
+    let bucket = header_check(OnMissing::Bucket);
+    let facts = Facts::read(&host);
+    assert_eq!(build(&[&skip, &bucket], &facts).unwrap().len(), 1);
+    assert_eq!(build(&[&skip], &facts), Ok(vec![]));
+    assert_eq!(build(&[&bucket, &deny], &facts), Err(KeyMissing { policy: "p".to_owned() }));
+    host.set_headers(&[("x-id", b"a")]);
+    assert_eq!(build(&[&skip, &deny], &Facts::read(&host)).unwrap().len(), 2);
+}
+
+#[test]
+fn parts_keep_their_order_and_checks_their_cost() {
+    let spec = CheckSpec {
+        policy: "p".to_owned(),
+        key: vec![KeyPart::Literal("api".to_owned()), KeyPart::ClientIp, KeyPart::Header(":authority".to_owned())],
+        cost: 7,
+        on_missing: OnMissing::Bucket,
+    };
+    let host = FakeHost::with(&[(":authority", b"A.example.:443")]);
+    *host.source.borrow_mut() = Some(b"192.0.2.1:4711".to_vec());
+    let check = Check {
+        policy: "p".to_owned(),
+        key: vec!["api".to_owned(), "192.0.2.1".to_owned(), "a.example".to_owned()],
+        cost: 7,
+    };
+    assert_eq!(build(&[&spec], &Facts::read(&host)), Ok(vec![check]));
+    let nothing = CheckSpec { key: vec![], ..spec };
+    assert_eq!(key_of(&host, &nothing), [Vec::<String>::new()]);
+}
+
+#[test]
+fn client_addresses_lose_their_port() {
+    let table = [
+        ("192.0.2.1:55", Some("192.0.2.1")),
+        ("192.0.2.1", Some("192.0.2.1")),
+        ("[::1]:55", Some("::1")),
+        ("[2001:db8::1]:443", Some("2001:db8::1")),
+        ("2001:db8::1", Some("2001:db8::1")),
+        ("[::ffff:192.0.2.1]:55", Some("192.0.2.1")),
+        ("/run/envoy.sock", None),
+        ("", None),
+        ("192.0.2.1:x", None),
+    ];
+    for (address, ip) in table {
+        assert_eq!(client_ip(address).as_deref(), ip, "{address}");
+    }
+    let spec = CheckSpec { key: vec![KeyPart::ClientIp], ..header_check(OnMissing::Bucket) };
+    for source in [None, Some(b"@pipe".to_vec()), Some(b"\xff:1".to_vec())] {
+        let host = FakeHost::default();
+        *host.source.borrow_mut() = source;
+        assert_eq!(key_of(&host, &spec), [[MISSING_PART]]);
+    }
+}
+
+#[test]
+fn only_what_envoy_takes_for_grpc_is_grpc() {
+    let table: [(&[u8], bool); 7] = [
+        (b"application/grpc", true),
+        (b"application/grpc+proto", true),
+        (b"application/grpc-web", false),
+        (b"application/grpc;x", false),
+        (b"application/json", false),
+        (b"Application/grpc", false),
+        (b"", false),
+    ];
+    for (kind, grpc) in table {
+        let host = FakeHost::with(&[(":path", b"/"), ("content-type", kind)]);
+        assert_eq!(Facts::read(&host).is_grpc(), grpc, "{kind:?}");
+    }
+    assert!(!Facts::read(&FakeHost::with(&[("content-type", b"application/grpc")])).is_grpc());
+}

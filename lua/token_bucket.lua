@@ -49,10 +49,8 @@ local function token_bucket(state, now, limit, period, burst, cost)
 
   -- Tokens missing = (missing + rest/limit) * limit / period, rounded up.
   local tokens, remainder = muldiv(limit, missing, period)
-  remainder = remainder + rest
-  if remainder > 0 then
-    tokens = tokens + (remainder > period and 2 or 1)
-  end
+  remainder = remainder + rest + period - 1
+  tokens = tokens + (remainder - remainder % period) / period
   local reset = rest > 0 and missing + 1 or missing
   local new_state
   if cost > 0 and (allowed or repair) then

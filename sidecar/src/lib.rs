@@ -9,5 +9,6 @@ pub mod serve;
 
 pub mod engine;
 pub mod keys;
+pub mod model;
 pub mod policy;
 pub mod store;

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::http::{self, App};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreAddress, StoreError};
 
 /// How long requests in flight may take once the process has been told to stop. A decision takes
 /// `store_timeout` at most, so that this only cuts off clients that never send the rest of theirs.
@@ -54,6 +54,12 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
         listen = %listener.local_addr()?, store = %config.store, policies = app.engine.policy_count(),
         "sluice {} serves", env!("CARGO_PKG_VERSION")
     );
+
+    if matches!(config.store, StoreAddress::Memory) {
+        tracing::warn!(
+            "counts are kept in this process's memory: no other sidecar shares them, and a restart forgets them"
+        );
+    }
 
     let (stop, stopped) = watch::channel(false);
     let drained = serve(listener, Arc::clone(&app), stopped);

@@ -19,7 +19,7 @@ use crate::store::StoreAddress;
 struct File {
     #[serde(default = "default_listen")]
     listen: SocketAddr,
-    #[serde(deserialize_with = "from_text")]
+    #[serde(default = "default_store", deserialize_with = "from_text")]
     store: StoreAddress,
     #[serde(default = "default_store_timeout", deserialize_with = "store_timeout")]
     store_timeout: Duration,
@@ -91,6 +91,10 @@ enum KeyFile {
 
 fn default_listen() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 8080))
+}
+
+fn default_store() -> StoreAddress {
+    StoreAddress::Memory
 }
 
 fn default_store_timeout() -> Duration {

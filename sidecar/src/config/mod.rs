@@ -20,7 +20,7 @@ use crate::store::StoreAddress;
 pub struct Config {
     /// Where to listen, 127.0.0.1:8080 if not given.
     pub listen: SocketAddr,
-    /// Where the counts are kept.
+    /// Where the counts are kept, this process's memory if not given.
     pub store: StoreAddress,
     /// How long a decision may wait for the store, 1 ms to 10 s, 50 ms if not given.
     pub store_timeout: Duration,

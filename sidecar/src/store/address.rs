@@ -8,6 +8,8 @@ use redis::{ConnectionInfo, IntoConnectionInfo};
 /// Where a store is. Its `Display` and `Debug` leave user and password out.
 #[derive(Clone)]
 pub enum StoreAddress {
+    /// This process: nothing is shared with other sidecars, and nothing outlives it.
+    Memory,
     /// A Redis server.
     Redis(Box<ConnectionInfo>),
 }
@@ -15,11 +17,8 @@ pub enum StoreAddress {
 /// Why a text is not an address. The text itself is not repeated: it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// Not yet a store of this version.
-    #[error("the memory store is not part of this version: give a Redis, such as redis://127.0.0.1:6379")]
-    Memory,
     /// Another scheme.
-    #[error("expected the address of a Redis, such as redis://127.0.0.1:6379")]
+    #[error("expected the address of a Redis, such as redis://127.0.0.1:6379, or memory")]
     Scheme,
     /// Redis's own rules.
     #[error("not the address of a Redis ({0}): write redis://[user:password@]host[:port][/database]")]
@@ -31,7 +30,7 @@ impl FromStr for StoreAddress {
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
         if text == "memory" {
-            return Err(AddressError::Memory);
+            return Ok(Self::Memory);
         }
         if !text.starts_with("redis://") {
             return Err(AddressError::Scheme);
@@ -47,6 +46,7 @@ impl FromStr for StoreAddress {
 impl fmt::Display for StoreAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Memory => f.write_str("memory"),
             Self::Redis(info) => write!(f, "redis://{}/{}", info.addr(), info.redis_settings().db()),
         }
     }
@@ -72,7 +72,6 @@ mod tests {
     #[test]
     fn other_addresses_are_refused_without_repeating_them() {
         for text in [
-            "memory",
             "",
             "127.0.0.1:6379",
             "http://u:hunter2@x",

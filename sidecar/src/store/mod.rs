@@ -3,6 +3,7 @@
 //! [`Store`] is an enum and not a trait: which stores there are is known, and a caller never brings its own.
 
 mod address;
+mod memory;
 mod redis;
 pub mod script;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 pub use address::{AddressError, StoreAddress};
 
+use self::memory::MemoryStore;
 use self::redis::RedisStore;
 use crate::policy::Limit;
 
@@ -69,6 +71,8 @@ pub enum StoreState {
 /// A place where counts are kept.
 #[derive(Debug, Clone)]
 pub enum Store {
+    /// This process.
+    Memory(MemoryStore),
     /// A Redis server.
     Redis(RedisStore),
 }
@@ -82,6 +86,7 @@ impl Store {
     /// If the address can't be used at all.
     pub fn connect(address: &StoreAddress, timeout: Duration) -> Result<Self, StoreError> {
         match address {
+            StoreAddress::Memory => Ok(Self::Memory(MemoryStore::new())),
             StoreAddress::Redis(info) => Ok(Self::Redis(RedisStore::connect(info, timeout)?)),
         }
     }
@@ -94,6 +99,7 @@ impl Store {
     /// If there is no decision within the timeout.
     pub async fn decide(&self, requests: &[Vec<StoreCheck>]) -> Result<Vec<Vec<Outcome>>, StoreError> {
         match self {
+            Self::Memory(memory) => Ok(memory.decide(requests)),
             Self::Redis(redis) => redis.decide(requests).await,
         }
     }
@@ -101,6 +107,7 @@ impl Store {
     /// What kind of store this is.
     pub fn kind(&self) -> &'static str {
         match self {
+            Self::Memory(_) => "memory",
             Self::Redis(_) => "redis",
         }
     }
@@ -108,6 +115,7 @@ impl Store {
     /// Whether it can be used.
     pub fn state(&self) -> StoreState {
         match self {
+            Self::Memory(_) => StoreState::Up,
             Self::Redis(redis) => redis.state(),
         }
     }

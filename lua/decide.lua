@@ -1,12 +1,4 @@
 
-local now = tonumber(ARGV[1])
-if ARGV[1] == '' then
-  local time = call('TIME')
-  now = time[1] * 1e6 + time[2]
-elseif not (now and now >= 0 and now < MAX_REFILL_US and now % 1 == 0) then
-  return redis.error_reply('SLUICE now must be whole microseconds since the epoch, or empty')
-end
-
 -- Read. MGET and not GET: it takes a key of a foreign type for one that is not there.
 local states, ttls_us = {}, {}
 for first = 1, #KEYS, 1000 do
@@ -37,12 +29,12 @@ local function evaluate(state, at, is_peek)
     return false, 0, -1, 0, nil, nil, flags >= 2
   end
   local allowed, remaining, retry_us, reset_us, new_state, ttl_us =
-    algorithm(state, now, limit, period, burst, is_peek and 0 or cost, flags % 2 == 1)
+    algorithm(state, limit, period, burst, is_peek and 0 or cost, flags % 2 == 1)
   return allowed, remaining, retry_us, reset_us, new_state, ttl_us, flags >= 2
 end
 
 -- Decide, request by request. `states` is always what the next check is to see.
-local reply, out = { 0, 0, 0, 0 }, 0
+local reply, out = { 0, 0, 0, 0, 0 }, 0
 local argument, key_count = 2, 0
 while argument <= #ARGV do
   local n = tonumber(ARGV[argument])
@@ -71,7 +63,8 @@ while argument <= #ARGV do
     end
     reply[out + 1], reply[out + 2] = allowed and 1 or 0, remaining
     reply[out + 3], reply[out + 4] = retry_us, reset_us
-    out = out + 4
+    reply[out + 5] = allowed and new_state and now + reset_us or 0
+    out = out + 5
   end
 
   while undo and not admitted do
@@ -81,10 +74,10 @@ while argument <= #ARGV do
   if n > 1 and not admitted then
     -- The checks that allowed have reported a charge that was not made.
     for i = 1, n do
-      local at = out - 4 * (n - i) - 3
+      local at = out - 5 * (n - i) - 4
       if reply[at] == 1 then
         local _, remaining, _, reset_us = evaluate(states[KEYS[key_count + i]], argument + 6 * i - 5, true)
-        reply[at + 1], reply[at + 3] = remaining, reset_us
+        reply[at + 1], reply[at + 3], reply[at + 4] = remaining, reset_us, 0
       end
     end
   end

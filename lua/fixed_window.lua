@@ -3,7 +3,7 @@
 -- last multiple of the period since the epoch.
 -- State "f:<count>:<end_us>:<period_us>". The period makes the window's start known, so that a changed
 -- period moves the end of the window that is running.
-local function fixed_window(state, now, limit, period, _, cost, align)
+local function fixed_window(state, limit, period, _, cost, align)
   local count, start, repair = 0, now, false
   if align then
     start = now - now % period

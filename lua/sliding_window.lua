@@ -2,7 +2,7 @@
 -- Sliding window: two windows aligned to the epoch; the previous one counts with the share of it that
 -- the last `period` still covers, rounded up: current + ceil(previous * left / period) <= limit.
 -- State "s:<index>:<current>:<previous>:<period_us>".
-local function sliding_window(state, now, limit, period, _, cost)
+local function sliding_window(state, limit, period, _, cost)
   local index = (now - now % period) / period
   local left = (index + 1) * period - now
   local current, previous, repair = 0, 0, false

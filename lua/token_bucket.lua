@@ -4,10 +4,9 @@
 -- far into the future (the generic cell rate algorithm of ITU-T I.371, told from the bucket's side).
 -- State "<full_at_us>", or "<full_at_us>+<rest>/<limit>" where that time falls between two microseconds.
 -- Rests are kept, never rounded, or a busy key would lose a bit of its rate with every request.
-local function token_bucket(state, now, limit, period, burst, cost)
-  local capacity, capacity_rest = muldiv(burst, period, limit)
 
-  -- How long the bucket needs to be full: `missing` microseconds and `rest`/limit of one.
+-- How long the bucket needs to be full: microseconds, and rest/limit of one.
+local function token_bucket_missing(state, limit)
   local full_at, rest = tonumber(state or 0), 0
   if not full_at then
     local whole, had_rest, had_limit = match(state, '^(%d+)%+(%d+)/(%d+)$')
@@ -22,8 +21,22 @@ local function token_bucket(state, now, limit, period, burst, cost)
   end
   local missing = full_at - now
   if missing < 0 or missing ~= missing then -- full already, or not a number at all
-    missing, rest = 0, 0
+    return 0, 0
   end
+  return missing, rest
+end
+
+local function token_bucket_state(missing, rest, limit)
+  if rest > 0 then
+    return format('%.0f+%.0f/%.0f', now + missing, rest, limit)
+  end
+  return now + missing
+end
+
+local function token_bucket(state, limit, period, burst, cost)
+  local capacity, capacity_rest = muldiv(burst, period, limit)
+
+  local missing, rest = token_bucket_missing(state, limit)
   local repair = false
   if missing > capacity or missing == capacity and rest > capacity_rest then
     -- A smaller bucket than before, or a clock that was set back: empty is as empty as it gets.
@@ -54,10 +67,7 @@ local function token_bucket(state, now, limit, period, burst, cost)
   local reset = rest > 0 and missing + 1 or missing
   local new_state
   if cost > 0 and (allowed or repair) then
-    new_state = now + missing
-    if rest > 0 then
-      new_state = format('%.0f+%.0f/%.0f', new_state, rest, limit)
-    end
+    new_state = token_bucket_state(missing, rest, limit)
   end
   return allowed, burst - tokens, retry, reset, new_state, reset
 end

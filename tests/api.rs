@@ -128,6 +128,35 @@ async fn overrides_and_shadows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_did_not_happen_is_given_back() {
+    let api = Api::start().await;
+    let refund = async |body: Value| api.client.post(api.sidecar.port(), "/v1/refund", body.to_string()).await;
+    let one = |policy: &str, cost: u64, charge: &Value| json!({"refunds": [{"policy": policy, "key": ["k"], "cost": cost, "charge": charge}]});
+    let taken = api.take("window/k?cost=2").await.json();
+    assert_eq!(taken["remaining"], 1);
+    let answer = refund(one("window", 2, &taken["charge"])).await.json();
+    assert_eq!((&answer["refunds"][0]["refunded"], &answer["refunds"][0]["remaining"]), (&json!(true), &json!(3)));
+    assert_eq!(api.peek("window/k").await.rate_limit().1, 3);
+    // Of another window, nothing is given back.
+    api.take("window/k").await;
+    let other = json!(taken["charge"].as_u64().unwrap() - 1);
+    assert_eq!(refund(one("window", 1, &other)).await.json()["refunds"][0]["refunded"], false);
+    assert_eq!(api.peek("window/k").await.rate_limit().1, 2);
+    // Nothing is charged where there is no limit, or only a look; and only who asks is told.
+    assert_eq!(api.take("bucket/vip-1").await.json().get("charge"), None);
+    assert_eq!(api.peek("window/k").await.json().get("charge"), None);
+    let check = json!({"checks": [{"policy": "window", "key": ["b"]}]});
+    let mut asked = check.clone();
+    asked["refundable"] = true.into();
+    let decisions = &api.batch(json!({"requests": [check, asked]}).to_string()).await.json()["decisions"];
+    assert_eq!(decisions[0]["checks"][0].get("charge"), None);
+    assert!(decisions[1]["checks"][0]["charge"].is_u64());
+    assert!(problem(&refund(one("nope", 1, &json!(1))).await, StatusCode::NOT_FOUND).contains("refunds[0].policy"));
+    problem(&refund(one("window", 1, &json!(-1))).await, StatusCode::BAD_REQUEST);
+    api.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_bad_request_has_its_own_error_and_the_others_their_decision() {
     let api = Api::start().await;
     let good = json!({"checks": [{"policy": "window", "key": ["k"]}]});

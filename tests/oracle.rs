@@ -7,8 +7,8 @@ use proptest::test_runner::{RngSeed, TestCaseError, TestRunner};
 use redis::Connection;
 use sluice::model::{self, State};
 use sluice::policy::{Algorithm, Limit, Rate};
-use sluice::store::script::{self, DECIDE};
-use sluice::store::{Outcome, StoreCheck};
+use sluice::store::script::{self, DECIDE, REFUND};
+use sluice::store::{Outcome, Refund, Refunded, StoreCheck};
 
 use crate::support::Redis;
 
@@ -21,6 +21,8 @@ struct Call {
     /// Microseconds since the call before; the clock may stand still, leap, and be set back.
     step_us: i64,
     requests: Vec<Vec<StoreCheck>>,
+    /// Before them, give back a charge: the one made that many charges ago.
+    refund: Option<usize>,
 }
 
 fn rates() -> impl Strategy<Value = Rate> {
@@ -75,25 +77,30 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
             1 => -3_000_000..0_i64,
             1 => -86_400_000_000..86_400_000_000_i64,
         ];
-        let call = (steps, requests).prop_map(|(step_us, requests)| Call { step_us, requests });
+        let refund = prop::option::weighted(0.3, 0..6_usize);
+        let call = (steps, requests, refund).prop_map(|(step_us, requests, refund)| Call { step_us, requests, refund });
         prop::collection::vec(call, 1..40)
     })
 }
 
 struct Both {
-    script: String,
     connection: Connection,
+    states: HashMap<String, State>,
+    /// All that was charged so far.
+    charges: Vec<Refund>,
 }
 
 impl Both {
-    fn ask(&mut self, now_us: u64, requests: &[Vec<StoreCheck>]) -> redis::RedisResult<redis::Value> {
-        // The sidecar's own command, with a time where it leaves the server's, and the text where it has a digest.
+    /// Runs one of the sidecar's own commands, with the text where it has a digest, and a time where it leaves the
+    /// server's.
+    fn run(&mut self, text: &str, now_us: u64, sidecars: &redis::Cmd) -> redis::RedisResult<redis::Value> {
         let mut command = redis::cmd("EVAL");
-        let mut empty = false;
-        for (index, argument) in script::command(&self.script, requests).args_iter().enumerate().skip(1) {
+        command.arg(text.replace("TTL_SLACK_MS = 1000", &format!("TTL_SLACK_MS = {SLACK_MS}")));
+        let mut is_told = false;
+        for argument in sidecars.args_iter().skip(2) {
             let redis::Arg::Simple(bytes) = argument else { unreachable!() };
-            if index > 1 && bytes.is_empty() && !empty {
-                empty = true;
+            if bytes.is_empty() && !is_told {
+                is_told = true;
                 command.arg(now_us);
             } else {
                 command.arg(bytes);
@@ -102,31 +109,73 @@ impl Both {
         command.query(&mut self.connection)
     }
 
-    fn run(&mut self, calls: &[Call]) -> Result<(), TestCaseError> {
-        redis::cmd("DEL").arg(&KEYS).exec(&mut self.connection).unwrap();
-        let mut states: HashMap<String, State> = HashMap::new();
-        let mut now_us = T0;
-        for (index, Call { step_us, requests }) in calls.iter().enumerate() {
-            now_us = now_us.saturating_add_signed(*step_us);
-            let answer = self.ask(now_us, requests).map_err(|error| TestCaseError::fail(error.to_string()))?;
-            let by_script: Vec<Vec<Outcome>> = script::outcomes(&answer, requests).unwrap();
-            let (by_model, changes) = model::decide_requests(requests, now_us, |key| states.get(key).cloned());
-            prop_assert_eq!(by_script, by_model, "call {} at {}, states {:?}", index, now_us, states);
+    fn decide(&mut self, now_us: u64, requests: &[Vec<StoreCheck>]) -> Result<(), TestCaseError> {
+        let answer = self.run(DECIDE, now_us, &script::decide("", requests));
+        let answer = answer.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let by_script: Vec<Vec<Outcome>> = script::outcomes(&answer, requests).unwrap();
+        let (by_model, changes) = model::decide_requests(requests, now_us, |key| self.states.get(key).cloned());
+        prop_assert_eq!(&by_script, &by_model, "at {}, states {:?}", now_us, self.states);
+        for (check, outcome) in requests.iter().flatten().zip(by_model.iter().flatten()) {
+            self.charges.extend(outcome.charge.map(|charge| Refund { check: check.clone(), charge }));
+        }
+        for (key, (state, ttl_us)) in changes {
+            self.assert_ttl(&key, ttl_us)?;
+            self.states.insert(key, state);
+        }
+        self.assert_same_states()
+    }
 
-            for (key, (state, ttl_us)) in changes {
-                let ttl_ms: i64 = redis::cmd("PTTL").arg(&key).query(&mut self.connection).unwrap();
-                prop_assert!(ttl_ms > 0, "{}: TTL {}", key, ttl_ms);
-                prop_assert!(
-                    u64::try_from(ttl_ms).unwrap() <= ttl_us.div_ceil(1_000) + SLACK_MS,
-                    "{}: TTL {}",
-                    key,
-                    ttl_ms
-                );
-                states.insert(key, state);
+    fn refund(&mut self, now_us: u64, refund: &Refund) -> Result<(), TestCaseError> {
+        let refunds = std::slice::from_ref(refund);
+        let answer = self.run(REFUND, now_us, &script::refund("", refunds));
+        let answer = answer.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let by_script = script::refunded(&answer, 1).unwrap()[0];
+
+        let Refund { check, charge } = refund;
+        let state = self.states.get(&check.key);
+        let after = model::refund(state, now_us, &check.limit, check.cost, *charge);
+        let refunded = after.is_some();
+        if let Some((state, ttl_us)) = after {
+            self.assert_ttl(&check.key, ttl_us)?;
+            self.states.insert(check.key.clone(), state);
+        }
+        // `align` decides where a window starts, not what is left in one.
+        let mut limit = check.limit;
+        if let Algorithm::FixedWindow { align } = &mut limit.algorithm {
+            *align = false;
+        }
+        let now = model::decide(self.states.get(&check.key), now_us, &limit, 0).outcome;
+        let by_model = Refunded { refunded, remaining: now.remaining, reset_us: now.reset_us };
+        prop_assert_eq!(by_script, by_model, "{:?} at {}, states {:?}", refund, now_us, self.states);
+        self.assert_same_states()
+    }
+
+    fn assert_ttl(&mut self, key: &str, ttl_us: u64) -> Result<(), TestCaseError> {
+        let ttl_ms: i64 = redis::cmd("PTTL").arg(key).query(&mut self.connection).unwrap();
+        prop_assert!(ttl_ms > 0, "{}: TTL {}", key, ttl_ms);
+        prop_assert!(u64::try_from(ttl_ms).unwrap() <= ttl_us.div_ceil(1_000) + SLACK_MS, "{}: TTL {}", key, ttl_ms);
+        Ok(())
+    }
+
+    fn assert_same_states(&mut self) -> Result<(), TestCaseError> {
+        let kept: Vec<Option<String>> = redis::cmd("MGET").arg(&KEYS).query(&mut self.connection).unwrap();
+        let expected = KEYS.map(|key| self.states.get(key).map(State::to_string));
+        prop_assert_eq!(&kept[..], &expected[..]);
+        Ok(())
+    }
+
+    fn run_all(&mut self, calls: &[Call]) -> Result<(), TestCaseError> {
+        redis::cmd("DEL").arg(&KEYS).exec(&mut self.connection).unwrap();
+        self.states.clear();
+        self.charges.clear();
+        let mut now_us = T0;
+        for Call { step_us, requests, refund } in calls {
+            now_us = now_us.saturating_add_signed(*step_us);
+            let ago = refund.map(|ago| self.charges.iter().rev().nth(ago).cloned());
+            if let Some(Some(refund)) = ago {
+                self.refund(now_us, &refund)?;
             }
-            let kept: Vec<Option<String>> = redis::cmd("MGET").arg(&KEYS).query(&mut self.connection).unwrap();
-            let expected = KEYS.map(|key| states.get(key).map(State::to_string));
-            prop_assert_eq!(&kept[..], &expected[..], "call {} at {}", index, now_us);
+            self.decide(now_us, requests)?;
         }
         Ok(())
     }
@@ -138,9 +187,8 @@ const SLACK_MS: u64 = 3_600_000;
 #[tokio::test]
 async fn script_and_model_agree_to_the_integer() {
     let redis = Redis::start().await;
-    let patient = DECIDE.replace("TTL_SLACK_MS = 1000", &format!("TTL_SLACK_MS = {SLACK_MS}"));
-    assert_ne!(patient, DECIDE);
-    let mut both = Both { script: patient, connection: redis.connect().unwrap() };
+    assert!(DECIDE.contains("TTL_SLACK_MS = 1000"));
+    let mut both = Both { connection: redis.connect().unwrap(), states: HashMap::new(), charges: Vec::new() };
     let seed = std::env::var("SLUICE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
     println!("repeat with SLUICE_SEED={seed}");
     let config = ProptestConfig {
@@ -151,7 +199,7 @@ async fn script_and_model_agree_to_the_integer() {
         ..ProptestConfig::default()
     };
     let both = std::cell::RefCell::new(&mut both);
-    let result = TestRunner::new(config).run(&calls(), |calls| both.borrow_mut().run(&calls));
+    let result = TestRunner::new(config).run(&calls(), |calls| both.borrow_mut().run_all(&calls));
     assert!(result.is_ok(), "{}", result.unwrap_err());
 }
 
@@ -172,6 +220,6 @@ async fn only_keys_in_keys_are_touched() {
         }
         command.query::<Vec<i64>>(connection)
     };
-    assert_eq!(eval(&mut connection, &["k:a", "k:b", "k:c"]).unwrap().len(), 12);
+    assert_eq!(eval(&mut connection, &["k:a", "k:b", "k:c"]).unwrap().len(), 15);
     assert_eq!(eval(&mut connection, &["x"]).unwrap_err().code(), Some("NOPERM"));
 }

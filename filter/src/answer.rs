@@ -129,6 +129,7 @@ mod tests {
             remaining: 0,
             reset_ms: 900,
             retry_after_ms,
+            charge: None,
             unlimited: false,
             shadow: false,
         }

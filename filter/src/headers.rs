@@ -117,6 +117,7 @@ mod tests {
             remaining,
             reset_ms,
             retry_after_ms: Some(0),
+            charge: None,
             unlimited: false,
             shadow: false,
         }

@@ -24,6 +24,9 @@ pub struct CheckBody {
 pub struct Request {
     /// At least one check.
     pub checks: Vec<Check>,
+    /// Whether the verdicts should say what is needed to give a charge back.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub refundable: bool,
 }
 
 /// One policy, one key, one cost.
@@ -123,6 +126,9 @@ pub struct Verdict {
     /// How long to wait before the same check can be allowed: 0 if it was, `null` if waiting doesn't help
     /// (a limit of 0, or a cost that never fits).
     pub retry_after_ms: Option<u64>,
+    /// For `POST /v1/refund`: names what was charged. Only if asked for, and if something was charged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charge: Option<u64>,
     /// Whether this key has no limit at all; the numbers mean nothing then.
     #[serde(default, skip_serializing_if = "is_false")]
     pub unlimited: bool,
@@ -130,6 +136,47 @@ pub struct Verdict {
     /// told of it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shadow: bool,
+}
+
+/// The body of `POST /v1/refund`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RefundBody {
+    /// What is to be given back.
+    pub refunds: Vec<Refund>,
+}
+
+/// One charge, as it was asked for and answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refund {
+    /// The check's policy.
+    pub policy: String,
+    /// The check's key.
+    pub key: Vec<String>,
+    /// The check's cost.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub cost: u64,
+    /// The verdict's [`charge`](Verdict::charge).
+    pub charge: u64,
+}
+
+/// The answer to a [`RefundBody`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefundAnswer {
+    /// One entry per refund, in the same order.
+    pub refunds: Vec<Refunded>,
+}
+
+/// What became of a refund.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refunded {
+    /// Whether it was given back. If not, it does not count any more.
+    pub refunded: bool,
+    /// How much could be taken now.
+    pub remaining: u64,
+    /// Until the whole limit is available again if nothing else is taken.
+    pub reset_ms: u64,
 }
 
 /// Why one request of a batch was refused.

@@ -24,8 +24,12 @@ enum Command {
     Serve(ServeArgs),
     /// Check configuration files without starting anything
     Validate(ValidateArgs),
-    /// Print the Lua script that decides, as it runs in Redis (its head says how to run it by hand)
-    Script,
+    /// Print a Lua script as it runs in Redis, to be run by hand (its head says how)
+    Script {
+        /// Which one
+        #[arg(value_enum, default_value_t = Script::Decide)]
+        script: Script,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -44,6 +48,14 @@ enum LogFormat {
     Json,
 }
 
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Script {
+    /// Decides requests
+    Decide,
+    /// Gives charges back
+    Refund,
+}
+
 #[derive(Debug, Args)]
 struct ValidateArgs {
     /// The sidecar's configuration, YAML
@@ -59,9 +71,13 @@ pub fn run() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(args) => run_serve(&args),
         Command::Validate(args) => run_validate(&args),
-        Command::Script => {
+        Command::Script { script } => {
+            let text = match script {
+                Script::Decide => store::script::DECIDE,
+                Script::Refund => store::script::REFUND,
+            };
             // A reader that has seen enough (`sluice script | head`) is not a failure.
-            match std::io::stdout().write_all(store::script::DECIDE.as_bytes()) {
+            match std::io::stdout().write_all(text.as_bytes()) {
                 Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => fail(&error.to_string()),
                 _ => ExitCode::SUCCESS,
             }

@@ -1,12 +1,12 @@
 //! From checks to verdicts: resolves policies, asks the store once for a whole batch, and puts its integers
 //! into words.
 
-use sluice_filter::wire::{Check, Decision, Request, Verdict};
+use sluice_filter::wire::{self, Check, Decision, Request, Verdict};
 
 use crate::config::Limits;
 use crate::keys;
 use crate::policy::{Limit, MAX_COUNT, Policies};
-use crate::store::{Outcome, Store, StoreCheck, StoreError};
+use crate::store::{Outcome, Refund, Refunded, Store, StoreCheck, StoreError};
 
 /// Decides requests.
 #[derive(Debug)]
@@ -16,7 +16,21 @@ pub struct Engine {
     store: Store,
 }
 
-/// Why a request can't be decided. Each names the field, from the request down.
+/// What is wrong with a check, by field.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CheckProblem {
+    /// A policy that is not in the configuration.
+    #[error("policy: there is no policy {0:?}")]
+    UnknownPolicy(String),
+    /// A key that is too long.
+    #[error("key: {0} bytes, but a key may have at most {1} (limits.key_bytes)")]
+    LongKey(usize, usize),
+    /// A cost that is too large.
+    #[error("cost: {0} is more than {MAX_COUNT}")]
+    Cost(u64),
+}
+
+/// Why a request can't be decided, by field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequestProblem {
     /// No checks.
@@ -25,19 +39,25 @@ pub enum RequestProblem {
     /// Too many checks.
     #[error("checks: {0} checks, but a request may have at most {1} (limits.request_checks)")]
     TooManyChecks(usize, usize),
-    /// A policy that is not in the configuration.
-    #[error("checks[{0}].policy: there is no policy {1:?}")]
-    UnknownPolicy(usize, String),
-    /// A key that is too long.
-    #[error("checks[{0}].key: {1} bytes, but a key may have at most {2} (limits.key_bytes)")]
-    LongKey(usize, usize, usize),
-    /// A cost that is too large.
-    #[error("checks[{0}].cost: {1} is more than {MAX_COUNT}")]
-    Cost(usize, u64),
+    /// One of its checks.
+    #[error("checks[{0}].{1}")]
+    Check(usize, CheckProblem),
+}
+
+/// Why charges can't be given back.
+#[derive(Debug, thiserror::Error)]
+pub enum RefundError {
+    /// One of the refunds is not as it must be.
+    #[error("refunds[{0}].{1}")]
+    Refund(usize, CheckProblem),
+    /// The store doesn't answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// A request whose policies are resolved: a check without a limit is not asked of the store.
 struct Resolved<'a> {
+    refundable: bool,
     checks: Vec<(&'a Check, Option<Limit>)>,
 }
 
@@ -89,6 +109,36 @@ impl Engine {
             .collect()
     }
 
+    /// Gives charges back. What no longer counts is told so.
+    ///
+    /// # Errors
+    ///
+    /// If the store doesn't answer, or if one of them is not as it must be: none is given back then.
+    pub async fn refund(&self, refunds: &[wire::Refund]) -> Result<Vec<wire::Refunded>, RefundError> {
+        let resolve = |(index, refund): (usize, &wire::Refund)| {
+            let check = Check { policy: refund.policy.clone(), key: refund.key.clone(), cost: refund.cost };
+            let limit = self.limit(&check).map_err(|problem| RefundError::Refund(index, problem))?;
+            // Nothing is ever charged where there is no limit, or one of 0.
+            let limit = limit.filter(|limit| limit.rate.count > 0);
+            Ok(limit.map(|limit| Refund { check: store_check(&check, limit), charge: refund.charge }))
+        };
+        let resolved: Vec<Option<Refund>> =
+            refunds.iter().enumerate().map(resolve).collect::<Result<_, RefundError>>()?;
+        let charges: Vec<Refund> = resolved.iter().flatten().cloned().collect();
+        let mut refunded = match charges.as_slice() {
+            [] => Vec::new(),
+            charges => self.store.refund(charges).await?,
+        }
+        .into_iter();
+        let told = |refund: Option<Refund>| match refund.and_then(|_| refunded.next()) {
+            Some(Refunded { refunded, remaining, reset_us }) => {
+                wire::Refunded { refunded, remaining, reset_ms: reset_us.div_ceil(1_000) }
+            }
+            None => wire::Refunded { refunded: false, remaining: 0, reset_ms: 0 },
+        };
+        Ok(resolved.into_iter().map(told).collect())
+    }
+
     fn resolve<'a>(&self, request: &'a Request) -> Result<Resolved<'a>, RequestProblem> {
         let count = request.checks.len();
         if count == 0 {
@@ -98,21 +148,33 @@ impl Engine {
             return Err(RequestProblem::TooManyChecks(count, self.limits.request_checks));
         }
         let resolve = |(index, check): (usize, &'a Check)| {
-            let bytes = check.key.iter().map(String::len).sum();
-            if bytes > self.limits.key_bytes {
-                return Err(RequestProblem::LongKey(index, bytes, self.limits.key_bytes));
-            }
-            if check.cost > MAX_COUNT {
-                return Err(RequestProblem::Cost(index, check.cost));
-            }
-            let policy = self
-                .policies
-                .get(&check.policy)
-                .ok_or_else(|| RequestProblem::UnknownPolicy(index, check.policy.clone()))?;
-            Ok((check, policy.limit_for(&check.key)))
+            let limit = self.limit(check).map_err(|problem| RequestProblem::Check(index, problem))?;
+            Ok((check, limit))
         };
-        Ok(Resolved { checks: request.checks.iter().enumerate().map(resolve).collect::<Result<_, _>>()? })
+        Ok(Resolved {
+            refundable: request.refundable,
+            checks: request.checks.iter().enumerate().map(resolve).collect::<Result<_, _>>()?,
+        })
     }
+
+    /// What applies to a check, `None` if it has no limit.
+    fn limit(&self, check: &Check) -> Result<Option<Limit>, CheckProblem> {
+        let bytes = check.key.iter().map(String::len).sum();
+        if bytes > self.limits.key_bytes {
+            return Err(CheckProblem::LongKey(bytes, self.limits.key_bytes));
+        }
+        if check.cost > MAX_COUNT {
+            return Err(CheckProblem::Cost(check.cost));
+        }
+        match self.policies.get(&check.policy) {
+            Some(policy) => Ok(policy.limit_for(&check.key)),
+            None => Err(CheckProblem::UnknownPolicy(check.policy.clone())),
+        }
+    }
+}
+
+fn store_check(check: &Check, limit: Limit) -> StoreCheck {
+    StoreCheck { key: keys::state_key(&check.policy, &check.key), limit, cost: check.cost }
 }
 
 impl Resolved<'_> {
@@ -123,13 +185,7 @@ impl Resolved<'_> {
     /// What the store is asked: `None` if it is nothing.
     fn question(&self) -> Option<Vec<StoreCheck>> {
         let limited = self.checks.iter().filter_map(|(check, limit)| Some((check, (*limit)?)));
-        let checks: Vec<_> = limited
-            .map(|(check, limit)| StoreCheck {
-                key: keys::state_key(&check.policy, &check.key),
-                limit,
-                cost: check.cost,
-            })
-            .collect();
+        let checks: Vec<_> = limited.map(|(check, limit)| store_check(check, limit)).collect();
         (!checks.is_empty()).then_some(checks)
     }
 
@@ -142,7 +198,7 @@ impl Resolved<'_> {
                 None => Ok(unlimited(&check.policy)),
                 Some(limit) => outcomes
                     .next()
-                    .map(|outcome| verdict(&check.policy, limit, outcome))
+                    .map(|outcome| verdict(&check.policy, limit, outcome, self.refundable))
                     .ok_or(StoreError::Malformed("fewer outcomes than checks")),
             })
             .collect::<Result<Vec<_>, _>>()?;
@@ -150,7 +206,7 @@ impl Resolved<'_> {
     }
 }
 
-fn verdict(policy: &str, limit: Limit, outcome: Outcome) -> Verdict {
+fn verdict(policy: &str, limit: Limit, outcome: Outcome, refundable: bool) -> Verdict {
     Verdict {
         policy: policy.to_owned(),
         allowed: outcome.allowed,
@@ -159,6 +215,7 @@ fn verdict(policy: &str, limit: Limit, outcome: Outcome) -> Verdict {
         remaining: outcome.remaining,
         reset_ms: outcome.reset_us.div_ceil(1_000),
         retry_after_ms: outcome.retry_after_us.map(|us| us.div_ceil(1_000)),
+        charge: outcome.charge.filter(|_| refundable),
         unlimited: false,
         shadow: limit.shadow,
     }
@@ -174,6 +231,7 @@ fn unlimited(policy: &str) -> Verdict {
         remaining: MAX_COUNT,
         reset_ms: 0,
         retry_after_ms: Some(0),
+        charge: None,
         unlimited: true,
         shadow: false,
     }

@@ -80,7 +80,7 @@ impl Worker {
             return self.fail_at_once(host, &slot);
         }
         let timeout = self.config.sidecar.timeout;
-        if let Err(error) = self.batch.join(&slot, &Request { checks }, || host.now() + timeout) {
+        if let Err(error) = self.batch.join(&slot, &Request { checks, refundable: false }, || host.now() + timeout) {
             self.throttle.warn(host, Failure::Wake, || format!("can't write a request: {error}"));
             return self.fail_at_once(host, &slot);
         }

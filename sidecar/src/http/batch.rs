@@ -1,17 +1,15 @@
 //! `POST /v1/check`: a batch from a filter.
 
-use std::error::Error as _;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::{self, Body, Bytes};
+use axum::body::Body;
 use axum::extract::State;
-use http_body_util::LengthLimitError;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sluice_filter::wire::{CheckAnswer, Entry, Request, RequestError};
 
-use super::{ApiError, App};
+use super::{ApiError, App, body};
 use crate::config::Limits;
 
 /// A batch whose requests are still text: one that is malformed must not spoil the others.
@@ -24,8 +22,8 @@ struct Batch<'a> {
 
 pub(super) async fn check(State(app): State<Arc<App>>, body: Body) -> Result<Json<CheckAnswer>, ApiError> {
     let limits = app.engine.limits();
-    let body = read(body, limits).await?;
-    let requests = parse(&body, limits)?;
+    let bytes = body::read(body, limits).await?;
+    let requests = parse(&bytes, limits)?;
     let mut decisions = app.engine.decide(requests.iter().flatten()).await?.into_iter();
 
     let mut entries = Vec::with_capacity(requests.len());
@@ -35,7 +33,7 @@ pub(super) async fn check(State(app): State<Arc<App>>, body: Body) -> Result<Jso
             Ok(_) => match decisions.next() {
                 Some(Ok(decision)) => Entry::Decided(decision),
                 Some(Err(problem)) => {
-                    Entry::Refused { error: refused(problem.title(), format!("requests[{index}].{problem}")) }
+                    Entry::Refused { error: refused(problem.status().1, format!("requests[{index}].{problem}")) }
                 }
                 None => Entry::Refused { error: refused("no decision", format!("requests[{index}]: lost")) },
             },
@@ -44,28 +42,13 @@ pub(super) async fn check(State(app): State<Arc<App>>, body: Body) -> Result<Jso
     Ok(Json(CheckAnswer { decisions: entries }))
 }
 
-async fn read(body: Body, limits: &Limits) -> Result<Bytes, ApiError> {
-    body::to_bytes(body, limits.body_bytes).await.map_err(|error| {
-        if error.source().is_some_and(<dyn std::error::Error>::is::<LengthLimitError>) {
-            ApiError::LargeBody(limits.body_bytes)
-        } else {
-            ApiError::BrokenBody(error)
-        }
-    })
-}
-
 /// The requests of a body, each by itself: what is wrong with one is told in its place.
-fn parse(body: &[u8], limits: &Limits) -> Result<Vec<Result<Request, RequestError>>, ApiError> {
-    let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let batch: Batch<'_> = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| malformed(&error))?;
-    deserializer
-        .end()
-        .map_err(|error| ApiError::Malformed { field: "the body".to_owned(), message: error.to_string() })?;
-
+fn parse(bytes: &[u8], limits: &Limits) -> Result<Vec<Result<Request, RequestError>>, ApiError> {
+    let batch: Batch<'_> = body::parse(bytes)?;
     let requests: Vec<_> = batch.requests.iter().enumerate().map(|(index, raw)| request(index, raw)).collect();
     let checks: usize = requests.iter().flatten().map(|request| request.checks.len()).sum();
     if checks.max(requests.len()) > limits.batch_checks {
-        return Err(ApiError::LargeBatch(checks.max(requests.len()), limits.batch_checks));
+        return Err(ApiError::LargeBatch("requests", checks.max(requests.len()), limits.batch_checks));
     }
     Ok(requests)
 }
@@ -83,12 +66,6 @@ fn request(index: usize, raw: &RawValue) -> Result<Request, RequestError> {
 
 fn refused(title: &str, detail: String) -> RequestError {
     RequestError { title: title.to_owned(), detail }
-}
-
-fn malformed(error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
-    let path = error.path().to_string();
-    let field = if path == "." || path == "?" { "the body".to_owned() } else { path };
-    ApiError::Malformed { field, message: error.inner().to_string() }
 }
 
 /// A message without "at line 1 column 23": that counts from the start of the request, which nobody sees.
@@ -153,7 +130,7 @@ mod tests {
         let request = r#"{"checks":[{"policy":"p","key":[]},{"policy":"p","key":[]}]}"#;
         assert!(parse(&format!(r#"{{"requests":[{request}]}}"#)).is_ok());
         let error = parse(&format!(r#"{{"requests":[{request},{request}]}}"#)).unwrap_err();
-        assert!(matches!(error, ApiError::LargeBatch(4, 3)), "{error}");
-        assert!(matches!(parse(r#"{"requests":[1,1,1,1]}"#), Err(ApiError::LargeBatch(4, 3))));
+        assert!(matches!(error, ApiError::LargeBatch(_, 4, 3)), "{error}");
+        assert!(matches!(parse(r#"{"requests":[1,1,1,1]}"#), Err(ApiError::LargeBatch(_, 4, 3))));
     }
 }

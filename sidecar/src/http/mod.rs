@@ -1,8 +1,10 @@
 //! The HTTP side: every route is here.
 
 mod batch;
+mod body;
 mod health;
 mod problem;
+mod refund;
 mod single;
 
 use std::sync::Arc;
@@ -41,6 +43,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/v1/check", post(batch::check))
         .route("/v1/check/{policy}", get(single::peek).post(single::check))
         .route("/v1/check/{policy}/{*key}", get(single::peek).post(single::check))
+        .route("/v1/refund", post(refund::refund))
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .fallback(problem::not_found)

@@ -5,7 +5,7 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::engine::RequestProblem;
+use crate::engine::{CheckProblem, RefundError, RequestProblem};
 use crate::store::StoreError;
 
 /// Why a request to the sidecar is not answered with a decision. The texts name the field and say what to
@@ -27,14 +27,17 @@ pub enum ApiError {
         message: String,
     },
     /// More checks than a batch may have.
-    #[error("requests: {0} checks, but a batch may have at most {1} (limits.batch_checks): send several batches")]
-    LargeBatch(usize, usize),
+    #[error("{0}: {1} checks, but a batch may have at most {2} (limits.batch_checks): send several batches")]
+    LargeBatch(&'static str, usize, usize),
     /// A query parameter or a path segment is not as it must be.
     #[error("{0}")]
     BadUrl(&'static str),
     /// The one request of a single check can't be decided.
     #[error(transparent)]
     Request(#[from] RequestProblem),
+    /// Charges can't be given back.
+    #[error(transparent)]
+    Refund(#[from] RefundError),
     /// The store can't decide.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -54,9 +57,9 @@ impl ApiError {
             Self::BrokenBody(_) | Self::Malformed { .. } | Self::BadUrl(_) => {
                 (StatusCode::BAD_REQUEST, "malformed request")
             }
-            Self::Request(problem @ RequestProblem::UnknownPolicy(..)) => (StatusCode::NOT_FOUND, problem.title()),
-            Self::Request(problem) => (StatusCode::BAD_REQUEST, problem.title()),
-            Self::Store(_) => (StatusCode::SERVICE_UNAVAILABLE, "no decision"),
+            Self::Request(problem) => problem.status(),
+            Self::Refund(RefundError::Refund(_, problem)) => problem.status(),
+            Self::Store(_) | Self::Refund(RefundError::Store(_)) => (StatusCode::SERVICE_UNAVAILABLE, "no decision"),
             Self::NotFound(_) => (StatusCode::NOT_FOUND, "not found"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
         }
@@ -64,11 +67,20 @@ impl ApiError {
 }
 
 impl RequestProblem {
-    /// A short, stable text for the kind of problem.
-    pub fn title(&self) -> &'static str {
+    /// The status and the title of a problem.
+    pub(super) fn status(&self) -> (StatusCode, &'static str) {
         match self {
-            Self::UnknownPolicy(..) => "unknown policy",
-            Self::NoChecks | Self::TooManyChecks(..) | Self::LongKey(..) | Self::Cost(..) => "malformed request",
+            Self::NoChecks | Self::TooManyChecks(..) => (StatusCode::BAD_REQUEST, "malformed request"),
+            Self::Check(_, problem) => problem.status(),
+        }
+    }
+}
+
+impl CheckProblem {
+    fn status(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::UnknownPolicy(_) => (StatusCode::NOT_FOUND, "unknown policy"),
+            Self::LongKey(..) | Self::Cost(_) => (StatusCode::BAD_REQUEST, "malformed request"),
         }
     }
 }

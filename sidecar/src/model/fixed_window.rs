@@ -39,10 +39,16 @@ pub(super) fn decide(state: Option<&State>, now_us: u64, rate: Rate, align: bool
             remaining: rate.count.saturating_sub(count),
             retry_after_us: (cost <= rate.count).then_some(left),
             reset_us: reset(count),
+            charge: None,
         };
         return Step { outcome, write: (repair && cost > 0).then(|| (window(count), left)) };
     }
-    let outcome =
-        Outcome { allowed: true, remaining: rate.count - total, retry_after_us: Some(0), reset_us: reset(total) };
+    let outcome = Outcome {
+        allowed: true,
+        remaining: rate.count - total,
+        retry_after_us: Some(0),
+        reset_us: reset(total),
+        charge: None,
+    };
     Step { outcome, write: (cost > 0).then(|| (window(total), left)) }
 }

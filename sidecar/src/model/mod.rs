@@ -6,6 +6,7 @@
 //! to need care.
 
 mod fixed_window;
+mod refund;
 mod requests;
 mod sliding_window;
 mod state;
@@ -13,6 +14,7 @@ mod state;
 mod tests;
 mod token_bucket;
 
+pub use refund::refund;
 pub use requests::{Changes, decide_requests};
 pub use state::State;
 
@@ -34,14 +36,17 @@ pub struct Step {
 pub fn decide(state: Option<&State>, now_us: u64, limit: &Limit, cost: u64) -> Step {
     let rate = limit.rate;
     if rate.count == 0 {
-        let outcome = Outcome { allowed: false, remaining: 0, retry_after_us: None, reset_us: 0 };
+        let outcome = Outcome { allowed: false, remaining: 0, retry_after_us: None, reset_us: 0, charge: None };
         return Step { outcome, write: None };
     }
-    match limit.algorithm {
+    let mut step = match limit.algorithm {
         Algorithm::FixedWindow { align } => fixed_window::decide(state, now_us, rate, align, cost),
         Algorithm::SlidingWindow => sliding_window::decide(state, now_us, rate, cost),
         Algorithm::TokenBucket { burst } => token_bucket::decide(state, now_us, rate, burst, cost),
-    }
+    };
+    let is_charged = step.outcome.allowed && step.write.is_some();
+    step.outcome.charge = is_charged.then_some(now_us + step.outcome.reset_us);
+    step
 }
 
 /// a * b / c, rounded down, and what is left.

@@ -46,7 +46,7 @@ pub fn decide_requests(
                 for (check, outcome) in request.iter().zip(&mut outcomes).filter(|(_, outcome)| outcome.allowed) {
                     let state = changes.get(&check.key).map(|(state, _)| state.clone()).or_else(|| stored(&check.key));
                     let peek = decide(state.as_ref(), now_us, &check.limit, 0).outcome;
-                    (outcome.remaining, outcome.reset_us) = (peek.remaining, peek.reset_us);
+                    *outcome = Outcome { allowed: true, ..peek };
                 }
             }
             outcomes

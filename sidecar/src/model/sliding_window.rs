@@ -25,6 +25,7 @@ pub(super) fn decide(state: Option<&State>, now_us: u64, rate: Rate, cost: u64) 
             remaining: limit - used - cost,
             retry_after_us: Some(0),
             reset_us: reset(current + cost),
+            charge: None,
         };
         return Step { outcome, write: (cost > 0).then(|| (windows(current + cost), ttl)) };
     }
@@ -38,8 +39,13 @@ pub(super) fn decide(state: Option<&State>, now_us: u64, rate: Rate, cost: u64) 
         // In the next one, where `current` is what slides out.
         Some(left + period - muldiv(limit - cost, period, current).0)
     };
-    let outcome =
-        Outcome { allowed: false, remaining: limit.saturating_sub(used), retry_after_us, reset_us: reset(current) };
+    let outcome = Outcome {
+        allowed: false,
+        remaining: limit.saturating_sub(used),
+        retry_after_us,
+        reset_us: reset(current),
+        charge: None,
+    };
     Step { outcome, write: (repair && cost > 0).then(|| (windows(current), ttl)) }
 }
 

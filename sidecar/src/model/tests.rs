@@ -1,11 +1,24 @@
 //! The algorithms against their definitions, by brute force.
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
-use super::{State, decide};
+use super::{State, decide, refund};
 use crate::policy::{Algorithm, Limit, Rate};
 
 const T0: u64 = 1_777_777_777_777_777;
+
+/// Prints the seed, for a run that fails to be repeated.
+fn config() -> ProptestConfig {
+    let seed = std::env::var("SLUICE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
+    println!("repeat with SLUICE_SEED={seed}");
+    ProptestConfig {
+        cases: 400,
+        rng_seed: RngSeed::Fixed(seed),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
 
 /// One request of a run: how long after the one before it, and what it costs.
 type Try = (u64, u64);
@@ -92,7 +105,7 @@ fn runs() -> impl Strategy<Value = (Rate, Vec<Try>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn a_fixed_window_holds_its_limit((rate, tries) in runs()) {
@@ -159,4 +172,112 @@ fn what_is_no_state_is_not_read_as_one() {
     {
         assert!(text.parse::<State>().is_err(), "{text}");
     }
+}
+
+/// What happens in a run with refunds.
+#[derive(Debug, Clone)]
+enum Event {
+    Take(Try),
+    /// After a pause, gives back the charge that was made so many charges ago.
+    Refund(u64, usize),
+}
+
+fn events() -> impl Strategy<Value = (Rate, Vec<Event>)> {
+    runs().prop_flat_map(|(rate, tries)| {
+        let pauses = prop::collection::vec((prop::bool::weighted(0.4), 0..rate.period_us * 2, 0..4_usize), tries.len());
+        (Just(rate), Just(tries), pauses).prop_map(|(rate, tries, pauses)| {
+            let mut events = Vec::new();
+            for (take, (refund, pause, ago)) in tries.into_iter().zip(pauses) {
+                events.push(Event::Take(take));
+                if refund {
+                    events.push(Event::Refund(pause, ago));
+                }
+            }
+            (rate, events)
+        })
+    })
+}
+
+/// Runs events, and holds what was admitted and not given back against `is_over` after each charge.
+fn hold_with_refunds(
+    algorithm: Algorithm,
+    (rate, events): (Rate, Vec<Event>),
+    is_over: impl Fn(&Admitted) -> bool,
+) -> Result<(), TestCaseError> {
+    let limit = Limit { algorithm, rate, shadow: false };
+    let (mut state, mut now) = (None, T0);
+    let mut admitted = Admitted::default();
+    let mut charges = Vec::new();
+    for event in events {
+        match event {
+            Event::Take((pause, cost)) => {
+                now += pause;
+                let step = decide(state.as_ref(), now, &limit, cost);
+                if let Some(charge) = step.outcome.charge {
+                    prop_assert!(step.outcome.allowed && cost > 0);
+                    charges.push((charge, now, cost));
+                    admitted.0.push((now, cost));
+                    prop_assert!(!is_over(&admitted), "{:?}", admitted);
+                    state = step.write.map(|(state, _)| state);
+                }
+            }
+            Event::Refund(pause, ago) => {
+                now += pause;
+                let Some(index) = charges.len().checked_sub(ago + 1) else { continue };
+                let (charge, time, cost) = charges[index];
+                let before = decide(state.as_ref(), now, &limit, 0).outcome.remaining;
+                if let Some((after, _)) = refund(state.as_ref(), now, &limit, cost, charge) {
+                    charges.remove(index);
+                    let at = admitted.0.iter().position(|taken| *taken == (time, cost));
+                    admitted.0.remove(at.unwrap());
+                    let remaining = decide(Some(&after), now, &limit, 0).outcome.remaining;
+                    prop_assert!((before..=before + cost).contains(&remaining), "{} after {}", remaining, before);
+                    state = Some(after);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn refunds_do_not_let_a_fixed_window_over_admit(run in events()) {
+        let Rate { count, period_us } = run.0;
+        hold_with_refunds(Algorithm::FixedWindow { align: true }, run, |admitted| {
+            let (now, _) = admitted.0[admitted.0.len() - 1];
+            admitted.between(now - now % period_us, now + 1) > count
+        })?;
+    }
+
+    #[test]
+    fn refunds_do_not_let_a_sliding_window_over_admit(run in events()) {
+        let Rate { count, period_us } = run.0;
+        hold_with_refunds(Algorithm::SlidingWindow, run, |admitted| {
+            let (now, _) = admitted.0[admitted.0.len() - 1];
+            let start = now - now % period_us;
+            let (current, previous) = (admitted.between(start, now + 1), admitted.between(start - period_us, start));
+            let left = u128::from(start + period_us - now);
+            u128::from(current) * u128::from(period_us) + u128::from(previous) * left > u128::from(count) * u128::from(period_us)
+        })?;
+    }
+
+    #[test]
+    fn refunds_do_not_let_a_token_bucket_over_admit(run in events(), burst in prop_oneof![1..5_u64, 1..3_000_u64]) {
+        let rate = run.0;
+        hold_with_refunds(Algorithm::TokenBucket { burst }, run, |admitted| is_over_rate(admitted, rate, burst))?;
+    }
+}
+
+/// Whether more than burst + rate * its length was admitted in any interval that ends with the last charge.
+fn is_over_rate(admitted: &Admitted, rate: Rate, burst: u64) -> bool {
+    let (now, _) = admitted.0[admitted.0.len() - 1];
+    let mut sum = 0;
+    admitted.0.iter().rev().any(|(time, cost)| {
+        sum += u128::from(*cost);
+        let refilled = u128::from(now - time) * u128::from(rate.count);
+        sum * u128::from(rate.period_us) > u128::from(burst) * u128::from(rate.period_us) + refilled
+    })
 }

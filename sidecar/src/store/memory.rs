@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use super::{Outcome, StoreCheck};
+use super::{Outcome, Refund, Refunded, StoreCheck};
 use crate::model::{self, State};
 
 /// States are looked through for dead ones whenever there are twice as many as after the last time, so that
@@ -42,17 +42,39 @@ impl MemoryStore {
     }
 
     pub(super) fn decide(&self, requests: &[Vec<StoreCheck>]) -> Vec<Vec<Outcome>> {
+        self.at_once(|states, now_us| states.decide(requests, now_us))
+    }
+
+    pub(super) fn refund(&self, refunds: &[Refund]) -> Vec<Refunded> {
+        self.at_once(|states, now_us| refunds.iter().map(|refund| states.refund(refund, now_us)).collect())
+    }
+
+    fn at_once<T>(&self, call: impl FnOnce(&mut States, u64) -> T) -> T {
         let mut states = self.0.states.lock().unwrap_or_else(PoisonError::into_inner);
         // Read under the lock: decisions must not go back in time.
         let now_us = self.0.start_us + u64::try_from(self.0.start.elapsed().as_micros()).unwrap_or(u64::MAX / 2);
-        states.decide(requests, now_us)
+        call(&mut states, now_us)
     }
 }
 
 impl States {
+    fn get(&self, key: &str, now_us: u64) -> Option<&State> {
+        self.by_key.get(key).filter(|(_, end)| *end > now_us).map(|(state, _)| state)
+    }
+
+    fn refund(&mut self, refund: &Refund, now_us: u64) -> Refunded {
+        let Refund { check, charge } = refund;
+        let after = model::refund(self.get(&check.key, now_us), now_us, &check.limit, check.cost, *charge);
+        let refunded = after.is_some();
+        if let Some((state, ttl_us)) = after {
+            self.by_key.insert(check.key.clone(), (state, now_us + ttl_us));
+        }
+        let now = model::decide(self.get(&check.key, now_us), now_us, &check.limit, 0).outcome;
+        Refunded { refunded, remaining: now.remaining, reset_us: now.reset_us }
+    }
+
     fn decide(&mut self, requests: &[Vec<StoreCheck>], now_us: u64) -> Vec<Vec<Outcome>> {
-        let stored = |key: &str| self.by_key.get(key).filter(|(_, end)| *end > now_us).map(|(state, _)| state.clone());
-        let (outcomes, changes) = model::decide_requests(requests, now_us, stored);
+        let (outcomes, changes) = model::decide_requests(requests, now_us, |key| self.get(key, now_us).cloned());
         for (key, (state, ttl_us)) in changes {
             self.by_key.insert(key, (state, now_us + ttl_us));
         }

@@ -37,6 +37,28 @@ pub struct Outcome {
     pub retry_after_us: Option<u64>,
     /// Until the whole limit is available again, in microseconds.
     pub reset_us: u64,
+    /// What was charged, if anything was: the time until which it counts, in microseconds since the epoch.
+    pub charge: Option<u64>,
+}
+
+/// A charge to be given back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refund {
+    /// The check it was made for.
+    pub check: StoreCheck,
+    /// The outcome's [`charge`](Outcome::charge).
+    pub charge: u64,
+}
+
+/// What became of a refund.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refunded {
+    /// Whether it was given back. If not, it does not count any more.
+    pub refunded: bool,
+    /// What could be taken now.
+    pub remaining: u64,
+    /// Until the whole limit is available again, in microseconds.
+    pub reset_us: u64,
 }
 
 /// Why a store couldn't decide. Nothing is known of what was charged, except where it says so.
@@ -101,6 +123,18 @@ impl Store {
         match self {
             Self::Memory(memory) => Ok(memory.decide(requests)),
             Self::Redis(redis) => redis.decide(requests).await,
+        }
+    }
+
+    /// Gives charges back, each only as long as it still counts, and never to more than a full limit.
+    ///
+    /// # Errors
+    ///
+    /// If there is no answer within the timeout. What was given back is not known then.
+    pub async fn refund(&self, refunds: &[Refund]) -> Result<Vec<Refunded>, StoreError> {
+        match self {
+            Self::Memory(memory) => Ok(memory.refund(refunds)),
+            Self::Redis(redis) => redis.refund(refunds).await,
         }
     }
 

@@ -8,7 +8,7 @@ use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, Cmd, ConnectionInfo, ErrorKind, RedisError, Script, ServerErrorKind, Value};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::{Outcome, StoreCheck, StoreError, StoreState, script};
+use super::{Outcome, Refund, Refunded, StoreCheck, StoreError, StoreState, script};
 
 /// How often the server is looked at when there may be no traffic to show its state.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
@@ -31,8 +31,21 @@ pub struct RedisStore(Arc<Inner>);
 struct Inner {
     connection: ConnectionManager,
     timeout: Duration,
-    sha1: String,
+    decide: Loaded,
+    refund: Loaded,
     state: RwLock<StoreState>,
+}
+
+/// A script, and the digest that Redis keeps it under.
+struct Loaded {
+    text: &'static str,
+    sha1: String,
+}
+
+impl Loaded {
+    fn new(text: &'static str) -> Self {
+        Self { text, sha1: Script::new(text).get_hash().to_owned() }
+    }
 }
 
 impl std::fmt::Debug for Inner {
@@ -54,7 +67,8 @@ impl RedisStore {
         let inner = Arc::new(Inner {
             connection,
             timeout,
-            sha1: Script::new(script::DECIDE).get_hash().to_owned(),
+            decide: Loaded::new(script::DECIDE),
+            refund: Loaded::new(script::REFUND),
             state: RwLock::new(StoreState::Unknown),
         });
         tokio::spawn(watch(Arc::downgrade(&inner)));
@@ -66,24 +80,34 @@ impl RedisStore {
     }
 
     pub(super) async fn decide(&self, requests: &[Vec<StoreCheck>]) -> Result<Vec<Vec<Outcome>>, StoreError> {
-        let command = script::command(&self.0.sha1, requests);
-        let answer = timeout(self.0.timeout, self.0.run(&command))
-            .await
-            .map_err(|_| StoreError::Timeout(self.0.timeout))?
-            .map_err(store_error)?;
+        let script = &self.0.decide;
+        let answer = self.0.run_in_time(script, &script::decide(&script.sha1, requests)).await?;
         script::outcomes(&answer, requests)
+    }
+
+    pub(super) async fn refund(&self, refunds: &[Refund]) -> Result<Vec<Refunded>, StoreError> {
+        let script = &self.0.refund;
+        let answer = self.0.run_in_time(script, &script::refund(&script.sha1, refunds)).await?;
+        script::refunded(&answer, refunds.len())
     }
 }
 
 impl Inner {
-    /// Runs the script. NOSCRIPT is the one error after which a question is put again: the server has not
+    async fn run_in_time(&self, script: &Loaded, command: &Cmd) -> Result<Value, StoreError> {
+        match timeout(self.timeout, self.run(script, command)).await {
+            Ok(answer) => answer.map_err(store_error),
+            Err(_) => Err(StoreError::Timeout(self.timeout)),
+        }
+    }
+
+    /// Runs a script. NOSCRIPT is the one error after which a question is put again: the server has not
     /// begun with it, so that nothing can be charged twice.
-    async fn run(&self, command: &Cmd) -> Result<Value, RedisError> {
+    async fn run(&self, script: &Loaded, command: &Cmd) -> Result<Value, RedisError> {
         let mut loads = 0;
         loop {
             match self.send(command).await {
                 Err(error) if is_no_script(&error) && loads < MAX_LOADS => {
-                    self.load().await?;
+                    self.load(script).await?;
                     loads += 1;
                 }
                 result => return result,
@@ -91,8 +115,8 @@ impl Inner {
         }
     }
 
-    async fn load(&self) -> Result<(), RedisError> {
-        self.send(redis::cmd("SCRIPT").arg("LOAD").arg(script::DECIDE)).await.map(drop)
+    async fn load(&self, script: &Loaded) -> Result<(), RedisError> {
+        self.send(redis::cmd("SCRIPT").arg("LOAD").arg(script.text)).await.map(drop)
     }
 
     async fn send(&self, command: &Cmd) -> Result<Value, RedisError> {
@@ -100,12 +124,20 @@ impl Inner {
         self.connection.clone().req_packed_command(command).await.and_then(Value::extract_error)
     }
 
-    /// Asks the server for the script, and loads it where it is missing: at the start, and after a restart.
+    /// Asks the server for the scripts, and loads them where they are missing: at the start, and after a
+    /// restart.
     async fn probe(&self) -> Result<(), RedisError> {
-        match self.send(redis::cmd("SCRIPT").arg("EXISTS").arg(&self.sha1)).await? {
-            Value::Array(found) if found == [Value::Int(1)] => Ok(()),
-            _ => self.load().await,
+        let scripts = [&self.decide, &self.refund];
+        let sha1s = scripts.map(|script| script.sha1.as_str());
+        match self.send(redis::cmd("SCRIPT").arg("EXISTS").arg(&sha1s)).await? {
+            Value::Array(found) if found == [Value::Int(1), Value::Int(1)] => {}
+            _ => {
+                for script in scripts {
+                    self.load(script).await?;
+                }
+            }
         }
+        Ok(())
     }
 
     fn set_state(&self, new: StoreState) {

@@ -1,0 +1,27 @@
+-- Sluice: decide rate limits, atomically.
+--
+-- Contract
+--   KEYS[i]  state key of check i: the checks of all requests, in order
+--   ARGV[1]  now, in microseconds since the Unix epoch; "" takes the server's clock (TIME)
+--   ARGV     then per request: number of checks n, then n times
+--            algorithm, limit, period_us, burst, cost, flags
+--              algorithm  fixed_window | sliding_window | token_bucket
+--              limit      0 to 1e9 per period; 0 denies everything
+--              period_us  1 to 2^45 (407 days)
+--              burst      1 to 1e9, token_bucket only: what the bucket holds; the others ignore it
+--              cost       0 to 1e9; 0 is a peek
+--              flags      sum of 1 (align a fixed window to multiples of the period) and
+--                         2 (shadow: decide and count, but never deny the request)
+--   reply    five integers per check: allowed (0/1), remaining, retry_after_us, reset_us, charge
+--              retry_after_us  0 if allowed, -1 if waiting does not help
+--              reset_us        until the whole limit is available again if nothing else is taken
+--              charge          0 if nothing was taken; else what refund.lua needs to give it back
+--
+-- A request is charged only if all its enforced checks allow; then every check that allows is charged.
+-- Requests are decided in order, each seeing the charges of those before it. A check that names a key
+-- twice in one request sees the first charge too: the costs add up.
+--
+-- Everything is read and decided before the first write, so an error leaves nothing half done. Every
+-- write carries its TTL. A denied request charges nothing; it may only shorten a wait that a changed
+-- limit or a clock that was set back would make too long (see `repair` in each algorithm).
+--

@@ -1,0 +1,15 @@
+-- Sluice: give back what decide.lua charged.
+--
+-- Contract
+--   KEYS[i]  state key of refund i
+--   ARGV[1]  now, in microseconds since the Unix epoch; "" takes the server's clock (TIME)
+--   ARGV     then per refund: algorithm, limit, period_us, burst, cost, charge
+--              the first five as they were given to decide.lua, charge as it came from there
+--   reply    three integers per refund: refunded (0/1), remaining, reset_us
+--
+-- A charge can be refunded as long as it still counts: only into the window it was taken from, and into a
+-- bucket that has not been full since, which would have forgotten it. `charge` is the time until then, and
+-- names the window. What is refunded never makes more than a full limit. It can be refunded twice; the
+-- caller must not.
+--
+-- Like decide.lua, it reads and checks everything before its first write, and writes a TTL with every state.

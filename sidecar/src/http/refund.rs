@@ -1,0 +1,21 @@
+//! `POST /v1/refund`: gives back what was charged for something that then did not happen.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use sluice_filter::wire::{RefundAnswer, RefundBody};
+
+use super::{ApiError, App, body};
+
+pub(super) async fn refund(State(app): State<Arc<App>>, body: Body) -> Result<Json<RefundAnswer>, ApiError> {
+    let limits = app.engine.limits();
+    let bytes = body::read(body, limits).await?;
+    let body: RefundBody = body::parse(&bytes)?;
+    if body.refunds.len() > limits.batch_checks {
+        return Err(ApiError::LargeBatch("refunds", body.refunds.len(), limits.batch_checks));
+    }
+    let refunds = app.engine.refund(&body.refunds).await?;
+    Ok(Json(RefundAnswer { refunds }))
+}

@@ -1,0 +1,52 @@
+//! Giving back what was charged, as long as it still counts.
+
+use super::{State, muldiv, token_bucket};
+use crate::policy::{Algorithm, Limit};
+
+/// The state after a refund, and in how many microseconds it means nothing any more. `None` if the charge
+/// does not count any more: its window is over, or the bucket has been full since.
+///
+/// `charge` is what [`Outcome::charge`](crate::store::Outcome::charge) said: the time until which the charge
+/// counts, which names its window too.
+pub fn refund(state: Option<&State>, now_us: u64, limit: &Limit, cost: u64, charge: u64) -> Option<(State, u64)> {
+    let left = charge.checked_sub(now_us).filter(|left| *left > 0)?;
+    match (limit.algorithm, state?) {
+        (Algorithm::FixedWindow { .. }, State::FixedWindow { count, end_us, period_us }) if *end_us == charge => {
+            let count = count.saturating_sub(cost);
+            Some((State::FixedWindow { count, end_us: *end_us, period_us: *period_us }, left))
+        }
+        (Algorithm::SlidingWindow, State::SlidingWindow { index, current, previous, period_us }) => {
+            // A charge counts until the end of the window after its own.
+            let end_us = (index + 2) * period_us;
+            let (mut current, mut previous) = (*current, *previous);
+            if end_us == charge {
+                current = current.saturating_sub(cost);
+            } else if end_us - period_us == charge {
+                previous = previous.saturating_sub(cost);
+            } else {
+                return None;
+            }
+            let state = State::SlidingWindow { index: *index, current, previous, period_us: *period_us };
+            Some((state, end_us - now_us))
+        }
+        (Algorithm::TokenBucket { .. }, State::TokenBucket { .. }) => {
+            let count = limit.rate.count;
+            let (missing, rest) = token_bucket::missing(state, now_us, count);
+            if (missing, rest) == (0, 0) {
+                return None;
+            }
+            let (back, back_rest) = muldiv(cost, limit.rate.period_us, count);
+            // Never fuller than full.
+            let (missing, rest) = if (missing, rest) <= (back, back_rest) {
+                (0, 0)
+            } else if rest >= back_rest {
+                (missing - back, rest - back_rest)
+            } else {
+                (missing - back - 1, rest + count - back_rest)
+            };
+            let state = State::TokenBucket { full_at_us: now_us + missing, rest, limit: count };
+            Some((state, missing + u64::from(rest > 0)))
+        }
+        _ => None,
+    }
+}

@@ -1,6 +1,6 @@
 //! The command line: what `sluice` can be asked to do.
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Config, ConfigError};
-use crate::{serve, store};
+use crate::{inspect, serve, store};
 
 /// Exact, atomic rate limits for Envoy and Istio.
 #[derive(Debug, Parser)]
@@ -24,6 +24,8 @@ enum Command {
     Serve(ServeArgs),
     /// Check configuration files without starting anything
     Validate(ValidateArgs),
+    /// Tell in words what is kept of a key; changes nothing
+    Inspect(InspectArgs),
     /// Print a Lua script as it runs in Redis, to be run by hand (its head says how)
     Script {
         /// Which one
@@ -46,6 +48,17 @@ struct ServeArgs {
 enum LogFormat {
     Text,
     Json,
+}
+
+#[derive(Debug, Args)]
+struct InspectArgs {
+    /// The sidecar's configuration, YAML
+    #[arg(long, short, env = "SLUICE_CONFIG", default_value = "sluice.yaml")]
+    config: PathBuf,
+    /// The name of the policy
+    policy: String,
+    /// The parts of the key
+    key: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -71,14 +84,15 @@ pub fn run() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(args) => run_serve(&args),
         Command::Validate(args) => run_validate(&args),
+        Command::Inspect(args) => run_inspect(&args),
         Command::Script { script } => {
             let text = match script {
                 Script::Decide => store::script::DECIDE,
                 Script::Refund => store::script::REFUND,
             };
             // A reader that has seen enough (`sluice script | head`) is not a failure.
-            match std::io::stdout().write_all(text.as_bytes()) {
-                Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => fail(&error.to_string()),
+            match io::stdout().write_all(text.as_bytes()) {
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => fail(&error.to_string()),
                 _ => ExitCode::SUCCESS,
             }
         }
@@ -87,10 +101,8 @@ pub fn run() -> ExitCode {
 
 fn run_serve(args: &ServeArgs) -> ExitCode {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(io::stderr().is_terminal()).with_writer(io::stderr);
     match args.log_format {
         LogFormat::Text => subscriber.init(),
         LogFormat::Json => subscriber.json().init(),
@@ -99,14 +111,30 @@ fn run_serve(args: &ServeArgs) -> ExitCode {
         Ok(config) => config,
         Err(error) => return fail(&error.to_string()),
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&format!("cannot start the runtime: {error}")),
-    };
-    match runtime.block_on(serve::run(config)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error.to_string()),
+    match block_on(serve::run(config)) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => fail(&error.to_string()),
+        Err(error) => fail(&format!("cannot start the runtime: {error}")),
     }
+}
+
+fn run_inspect(args: &InspectArgs) -> ExitCode {
+    let config = match load(&args.config) {
+        Ok(config) => config,
+        Err(error) => return fail(&error.to_string()),
+    };
+    match block_on(inspect::run(&config, &args.policy, &args.key)) {
+        Ok(Ok(text)) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Ok(Err(error)) => fail(&error.to_string()),
+        Err(error) => fail(&format!("cannot start the runtime: {error}")),
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> io::Result<T> {
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(future))
 }
 
 fn run_validate(args: &ValidateArgs) -> ExitCode {

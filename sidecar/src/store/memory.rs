@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use super::{Outcome, Refund, Refunded, StoreCheck};
+use super::{Kept, Outcome, Refund, Refunded, StoreCheck};
 use crate::model::{self, State};
 
 /// States are looked through for dead ones whenever there are twice as many as after the last time, so that
@@ -47,6 +47,14 @@ impl MemoryStore {
 
     pub(super) fn refund(&self, refunds: &[Refund]) -> Vec<Refunded> {
         self.at_once(|states, now_us| refunds.iter().map(|refund| states.refund(refund, now_us)).collect())
+    }
+
+    pub(super) fn kept(&self, key: &str) -> Kept {
+        self.at_once(|states, now_us| Kept {
+            state: states.get(key, now_us).map(ToString::to_string),
+            ttl_ms: states.by_key.get(key).map(|(_, end)| end.saturating_sub(now_us) / 1_000),
+            now_us,
+        })
     }
 
     fn at_once<T>(&self, call: impl FnOnce(&mut States, u64) -> T) -> T {

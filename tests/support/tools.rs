@@ -1,0 +1,37 @@
+//! Where the programs are. `scripts/tools.sh` knows; here it is only asked.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The repository's root.
+pub fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// The path of `envoy`, `redis-server` or `redis-cli`.
+pub fn tool(name: &str) -> PathBuf {
+    let output = Command::new("bash").arg(repository().join("scripts/tools.sh")).arg(name).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim_end())
+}
+
+/// The plugin, as it is released. Built here if that has not been done, so that no test looks at an old one.
+pub fn plugin() -> &'static Path {
+    static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
+    PLUGIN.get_or_init(|| {
+        if let Some(path) = std::env::var_os("SLUICE_PLUGIN") {
+            return PathBuf::from(path);
+        }
+        // target/debug/sluice
+        let target = Path::new(env!("CARGO_BIN_EXE_sluice")).ancestors().nth(2).unwrap();
+        let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .current_dir(repository())
+            .args(["build", "--release", "-p", "sluice-filter", "--target", "wasm32-wasip1", "--target-dir"])
+            .arg(target)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        target.join("wasm32-wasip1/release/sluice_filter.wasm")
+    })
+}

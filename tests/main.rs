@@ -18,6 +18,7 @@ mod support;
 mod api;
 mod batching;
 mod bodies;
+mod cluster;
 mod config_files;
 mod docs;
 mod exactness;

@@ -7,7 +7,7 @@ use redis::{Connection, FromRedisValue};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{Port, Process, tool};
+use super::{Port, Process, eventually, tool};
 
 /// A Redis that keeps nothing on disk.
 #[derive(Debug)]
@@ -15,6 +15,7 @@ pub struct Redis {
     process: Process,
     port: Port,
     directory: TempDir,
+    is_cluster: bool,
 }
 
 impl Redis {
@@ -24,8 +25,25 @@ impl Redis {
 
     pub async fn start_on(port: Port) -> Self {
         let directory = TempDir::new().unwrap();
-        let mut redis = Self { process: run(&port, &directory), port, directory };
+        let mut redis = Self { process: run(&port, &directory, false), port, directory, is_cluster: false };
         redis.until_ready().await;
+        redis
+    }
+
+    /// A cluster of one node, which has all slots: it refuses scripts whose keys are in several.
+    pub async fn start_cluster() -> Self {
+        let (port, directory) = (Port::free(), TempDir::new().unwrap());
+        let mut redis = Self { process: run(&port, &directory, true), port, directory, is_cluster: true };
+        redis.until_ready().await;
+        // A range at once came with Redis 7; this is for all versions.
+        let slots: Vec<String> = (0..16_384).map(|slot| slot.to_string()).collect();
+        let command: Vec<&str> = ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(String::as_str)).collect();
+        let _: () = redis.command(&command);
+        eventually("the cluster is up", async || {
+            let info: String = redis.command(&["CLUSTER", "INFO"]);
+            info.contains("cluster_state:ok").then_some(())
+        })
+        .await;
         redis
     }
 
@@ -74,7 +92,7 @@ impl Redis {
     /// Comes back, empty, where it was.
     pub async fn restart(&mut self) {
         self.process.kill();
-        self.process = run(&self.port, &self.directory);
+        self.process = run(&self.port, &self.directory, self.is_cluster);
         self.until_ready().await;
     }
 
@@ -89,9 +107,13 @@ impl Redis {
     }
 }
 
-fn run(port: &Port, directory: &TempDir) -> Process {
+fn run(port: &Port, directory: &TempDir, is_cluster: bool) -> Process {
     let mut command = Command::new(tool("redis-server"));
     command.current_dir(directory).args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
     command.args(["--port", &port.number().to_string()]);
+    if is_cluster {
+        // The bus of a cluster has a port too; nobody else is there to talk to, so that any will do.
+        command.args(["--cluster-enabled", "yes", "--cluster-port", &Port::free().number().to_string()]);
+    }
     Process::start("redis-server", &mut command, directory.path().join("redis.log"))
 }

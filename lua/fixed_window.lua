@@ -22,20 +22,22 @@ local function fixed_window(state, limit, period, _, cost, align)
         start = had_start
       end
     end
+  elseif state then
+    count = used(state)
   end
 
   local left = start + period - now
   local total = count + cost
-  if total > limit then
+  if total > limit and cost > 0 then
     local new_state
-    if repair and cost > 0 then
+    if repair then
       new_state = format('f:%.0f:%.0f:%.0f', count, start + period, period)
     end
     return false, limit > count and limit - count or 0, cost > limit and -1 or left,
       count > 0 and left or 0, new_state, left
   end
   if cost == 0 then
-    return true, limit - count, 0, count > 0 and left or 0
+    return true, limit > count and limit - count or 0, 0, count > 0 and left or 0
   end
   return true, limit - total, 0, left, format('f:%.0f:%.0f:%.0f', total, start + period, period), left
 end

@@ -21,14 +21,14 @@ elseif not (now and now >= 0 and now < MAX_REFILL_US and now % 1 == 0) then
   return redis.error_reply('SLUICE now must be whole microseconds since the epoch, or empty')
 end
 
--- a * b / c as quotient and remainder, exactly, for a <= 2^30, c <= 2^45 and a quotient below 2^53.
+-- a * b / c as quotient and remainder, exactly, for a and c <= 2^45 and a quotient below 2^53.
 local function muldiv(a, b, c)
   local product = a * b
   if product < EXACT then
     local remainder = product % c
     return (product - remainder) / c, remainder
   end
-  -- Long division, seven bits of b at a time: remainder * 128 stays below 2^52.
+  -- Long division, seven bits of b at a time: remainder * 128 + a * digit stays below 2^53.
   local place = 1
   while place * 128 <= b do
     place = place * 128

@@ -29,8 +29,8 @@ local function refund_sliding_window(state, cost, charge)
 end
 
 local function refund_token_bucket(state, limit, period, cost, charge)
-  local missing, rest = token_bucket_missing(state, limit)
-  if now >= charge or missing == 0 and rest == 0 then
+  local missing, rest = token_bucket_missing(state, limit, period)
+  if not missing or now >= charge or missing == 0 and rest == 0 then
     return nil
   end
   local back, back_rest = muldiv(cost, period, limit)
@@ -41,7 +41,7 @@ local function refund_token_bucket(state, limit, period, cost, charge)
   if missing < 0 then
     missing, rest = 0, 0
   end
-  return token_bucket_state(missing, rest, limit), rest > 0 and missing + 1 or missing
+  return token_bucket_state(missing, rest, limit, period), rest > 0 and missing + 1 or missing
 end
 
 if #ARGV ~= 1 + 6 * #KEYS or #KEYS == 0 then

@@ -37,6 +37,8 @@ local function sliding_window(state, limit, period, _, cost)
     elseif had_index == index - 1 then
       previous = had_current
     end
+  elseif state then
+    current = used(state)
   end
 
   local weighted = 0
@@ -44,12 +46,12 @@ local function sliding_window(state, limit, period, _, cost)
     local quotient, remainder = muldiv(previous, left, period)
     weighted = remainder > 0 and quotient + 1 or quotient
   end
-  local used = current + weighted
-  if used + cost <= limit then
+  local total = current + weighted
+  if cost == 0 or total + cost <= limit then
     if cost == 0 then
-      return true, limit - used, 0, current > 0 and left + period or previous > 0 and left or 0
+      return true, limit > total and limit - total or 0, 0, current > 0 and left + period or previous > 0 and left or 0
     end
-    return true, limit - used - cost, 0, left + period,
+    return true, limit - total - cost, 0, left + period,
       format('s:%.0f:%.0f:%.0f:%.0f', index, current + cost, previous, period), left + period
   end
 
@@ -64,9 +66,9 @@ local function sliding_window(state, limit, period, _, cost)
     retry = left + period - muldiv(limit - cost, period, current)
   end
   local new_state
-  if repair and cost > 0 then
+  if repair then
     new_state = format('s:%.0f:%.0f:%.0f:%.0f', index, current, previous, period)
   end
-  return false, limit > used and limit - used or 0, retry,
+  return false, limit > total and limit - total or 0, retry,
     current > 0 and left + period or previous > 0 and left or 0, new_state, left + period
 end

@@ -2,43 +2,50 @@
 -- Token bucket: holds `burst` tokens and refills `limit` per `period`, continuously. One token takes
 -- period / limit microseconds to refill; a charge moves the time at which the bucket is full again that
 -- far into the future (the generic cell rate algorithm of ITU-T I.371, told from the bucket's side).
--- State "<full_at_us>", or "<full_at_us>+<rest>/<limit>" where that time falls between two microseconds.
--- Rests are kept, never rounded, or a busy key would lose a bit of its rate with every request.
+-- State "t:<full_at_us>:<rest>:<limit>:<period_us>": full at full_at + rest/limit. Rests are kept, never
+-- rounded, or a busy key would lose a bit of its rate with every request. Limit and period tell how many
+-- tokens the time stands for, so that under a changed rate as many are missing as before.
 
--- How long the bucket needs to be full: microseconds, and rest/limit of one.
-local function token_bucket_missing(state, limit)
-  local full_at, rest = tonumber(state or 0), 0
+-- How long the bucket needs to be full: microseconds, and rest/limit of one; nil if the state is not a
+-- bucket's. The third result says whether it was written under another rate.
+local function token_bucket_missing(state, limit, period)
+  local full_at, rest, had_limit, had_period = match(state or '', '^t:(%d+):(%d+):(%d+):(%d+)$')
   if not full_at then
-    local whole, had_rest, had_limit = match(state, '^(%d+)%+(%d+)/(%d+)$')
-    full_at = tonumber(whole or 0)
-    if had_rest then
-      if tonumber(had_limit) == limit then
-        rest = tonumber(had_rest)
-      else
-        full_at = full_at + 1 -- thirds are not sevenths: round up, once
-      end
-    end
+    return nil
   end
   local missing = full_at - now
-  if missing < 0 or missing ~= missing then -- full already, or not a number at all
-    return 0, 0
+  if missing < 0 then
+    return 0, 0, false
   end
-  return missing, rest
+  rest, had_limit, had_period = tonumber(rest), tonumber(had_limit), tonumber(had_period)
+  if had_limit == limit and had_period == period then
+    return missing, rest, false
+  end
+  -- The tokens missing are (missing + rest/had_limit) * had_limit / had_period: whole ones and a fraction.
+  local tokens, fraction = muldiv(had_limit, missing, had_period)
+  fraction = fraction + rest
+  tokens, fraction = tokens + (fraction - fraction % had_period) / had_period, fraction % had_period
+  if tokens > MAX_COUNT then
+    return MAX_REFILL_US, 0, true
+  end
+  missing, rest = muldiv(tokens, period, limit)
+  -- A fraction of a token is rounded up to a microsecond: no more is lost even if two sidecars with
+  -- different rates take turns.
+  local parts, below = muldiv(fraction, period, had_period)
+  rest = rest + parts + (below > 0 and 1 or 0)
+  return missing + (rest + limit - 1 - (rest + limit - 1) % limit) / limit, 0, true
 end
 
-local function token_bucket_state(missing, rest, limit)
-  if rest > 0 then
-    return format('%.0f+%.0f/%.0f', now + missing, rest, limit)
-  end
-  return now + missing
+local function token_bucket_state(missing, rest, limit, period)
+  return format('t:%.0f:%.0f:%.0f:%.0f', now + missing, rest, limit, period)
 end
 
 local function token_bucket(state, limit, period, burst, cost)
   local capacity, capacity_rest = muldiv(burst, period, limit)
-
-  local missing, rest = token_bucket_missing(state, limit)
-  local repair = false
-  if missing > capacity or missing == capacity and rest > capacity_rest then
+  local missing, rest, repair = token_bucket_missing(state, limit, period)
+  if not missing then
+    missing, rest = muldiv(state and math.min(used(state), burst) or 0, period, limit)
+  elseif missing > capacity or missing == capacity and rest > capacity_rest then
     -- A smaller bucket than before, or a clock that was set back: empty is as empty as it gets.
     missing, rest, repair = capacity, capacity_rest, true
   end
@@ -67,7 +74,7 @@ local function token_bucket(state, limit, period, burst, cost)
   local reset = rest > 0 and missing + 1 or missing
   local new_state
   if cost > 0 and (allowed or repair) then
-    new_state = token_bucket_state(missing, rest, limit)
+    new_state = token_bucket_state(missing, rest, limit, period)
   end
   return allowed, burst - tokens, retry, reset, new_state, reset
 end

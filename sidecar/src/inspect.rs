@@ -112,7 +112,7 @@ fn meaning(state: &State, limit: &Limit, now_us: u64) -> String {
         ),
         State::TokenBucket { full_at_us, .. } => format!("full again at {}", when(*full_at_us)),
     };
-    if fits { text } else { format!("{text}; written under another algorithm, and counts as none") }
+    if fits { text } else { format!("{text}; written under another algorithm, of which what is used counts") }
 }
 
 fn instant(time_us: u64) -> String {
@@ -140,10 +140,10 @@ mod tests {
     #[test]
     fn states_are_told_in_words() {
         assert_eq!(
-            told(Algorithm::TokenBucket { burst: 20 }, Some("1796041503250000")),
+            told(Algorithm::TokenBucket { burst: 20 }, Some("t:1796041503250000:0:10:1000000")),
             [
                 "limit     token_bucket 10/s, burst 20",
-                "state     1796041503250000, for 1.500 s more",
+                "state     t:1796041503250000:0:10:1000000, for 1.500 s more",
                 "means     full again at 2026-11-30T12:25:03.25Z, in 0.250 s",
                 "remaining 17 now",
                 "reset     in 0.250 s, at 2026-11-30T12:25:03.25Z, if nothing else is taken",
@@ -168,9 +168,9 @@ mod tests {
 
     #[test]
     fn what_does_not_count_is_said_not_to() {
-        let foreign = told(Algorithm::SlidingWindow, Some("1796041503250000"));
-        assert!(foreign[2].ends_with("written under another algorithm, and counts as none"), "{foreign:?}");
-        assert_eq!(foreign[3], "remaining 10 now");
+        let foreign = told(Algorithm::SlidingWindow, Some("t:1796041503250000:0:10:1000000"));
+        assert!(foreign[2].ends_with("written under another algorithm, of which what is used counts"), "{foreign:?}");
+        assert_eq!(foreign[3], "remaining 7 now");
         let garbage = told(Algorithm::SlidingWindow, Some("x"));
         assert_eq!(garbage[2], "means     nothing: this is not a state that Sluice wrote");
     }

@@ -13,6 +13,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod token_bucket;
+mod used;
 
 pub use refund::refund;
 pub use requests::{Changes, decide_requests};
@@ -30,7 +31,7 @@ pub struct Step {
     pub write: Option<(State, u64)>,
 }
 
-/// Decides one check. A state of another algorithm counts as none.
+/// Decides one check. Of a state of another algorithm, what it says is used counts.
 ///
 /// `now_us` is in microseconds since the epoch, below 2^52; `cost` at most [`MAX_COUNT`](crate::policy::MAX_COUNT).
 pub fn decide(state: Option<&State>, now_us: u64, limit: &Limit, cost: u64) -> Step {

@@ -29,9 +29,9 @@ pub fn refund(state: Option<&State>, now_us: u64, limit: &Limit, cost: u64, char
             let state = State::SlidingWindow { index: *index, current, previous, period_us: *period_us };
             Some((state, end_us - now_us))
         }
-        (Algorithm::TokenBucket { .. }, State::TokenBucket { .. }) => {
+        (Algorithm::TokenBucket { .. }, bucket @ State::TokenBucket { .. }) => {
             let count = limit.rate.count;
-            let (missing, rest) = token_bucket::missing(state, now_us, count);
+            let ((missing, rest), _) = token_bucket::missing(bucket, now_us, limit.rate);
             if (missing, rest) == (0, 0) {
                 return None;
             }
@@ -44,7 +44,12 @@ pub fn refund(state: Option<&State>, now_us: u64, limit: &Limit, cost: u64, char
             } else {
                 (missing - back - 1, rest + count - back_rest)
             };
-            let state = State::TokenBucket { full_at_us: now_us + missing, rest, limit: count };
+            let state = State::TokenBucket {
+                full_at_us: now_us + missing,
+                rest,
+                limit: count,
+                period_us: limit.rate.period_us,
+            };
             Some((state, missing + u64::from(rest > 0)))
         }
         _ => None,

@@ -1,5 +1,6 @@
 //! The current window, plus the share of the previous one that the last period still covers.
 
+use super::used::used;
 use super::{State, Step, muldiv};
 use crate::policy::Rate;
 use crate::store::Outcome;
@@ -11,7 +12,7 @@ pub(super) fn decide(state: Option<&State>, now_us: u64, rate: Rate, cost: u64) 
     let (current, previous, repair) = counts(state, now_us, period);
 
     let (quotient, remainder) = muldiv(previous, left, period);
-    let used = current + quotient + u64::from(remainder > 0);
+    let total = current.saturating_add(quotient + u64::from(remainder > 0));
     let reset = |current| match (current, previous) {
         (0, 0) => 0,
         (0, _) => left,
@@ -19,10 +20,10 @@ pub(super) fn decide(state: Option<&State>, now_us: u64, rate: Rate, cost: u64) 
     };
     let windows = |current| State::SlidingWindow { index, current, previous, period_us: period };
     let ttl = left + period;
-    if used + cost <= limit {
+    if cost == 0 || total.saturating_add(cost) <= limit {
         let outcome = Outcome {
             allowed: true,
-            remaining: limit - used - cost,
+            remaining: limit.saturating_sub(total + cost),
             retry_after_us: Some(0),
             reset_us: reset(current + cost),
             charge: None,
@@ -32,7 +33,7 @@ pub(super) fn decide(state: Option<&State>, now_us: u64, rate: Rate, cost: u64) 
 
     let retry_after_us = if cost > limit {
         None
-    } else if current + cost <= limit {
+    } else if current.saturating_add(cost) <= limit {
         // Still in this window, when `previous` has slid out far enough.
         Some(left - muldiv(limit - current - cost, period, previous).0)
     } else {
@@ -41,12 +42,12 @@ pub(super) fn decide(state: Option<&State>, now_us: u64, rate: Rate, cost: u64) 
     };
     let outcome = Outcome {
         allowed: false,
-        remaining: limit.saturating_sub(used),
+        remaining: limit.saturating_sub(total),
         retry_after_us,
         reset_us: reset(current),
         charge: None,
     };
-    Step { outcome, write: (repair && cost > 0).then(|| (windows(current), ttl)) }
+    Step { outcome, write: repair.then(|| (windows(current), ttl)) }
 }
 
 /// What counts in this window and in the one before, and whether that has to be written down.
@@ -55,7 +56,7 @@ fn counts(state: Option<&State>, now_us: u64, period: u64) -> (u64, u64, bool) {
     let Some(State::SlidingWindow { index: had_index, current: had_current, previous: had_previous, period_us }) =
         state
     else {
-        return (0, 0, false);
+        return (state.map_or(0, |state| used(state, now_us)), 0, false);
     };
     if *period_us != period {
         // Windows of another length: each count goes where the latest charge it can hold would be.

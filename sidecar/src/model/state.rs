@@ -32,8 +32,10 @@ pub enum State {
         full_at_us: u64,
         /// The fraction of a microsecond to that, as `rest` of `limit` parts.
         rest: u64,
-        /// The limit this was written under; meaningless if `rest` is 0.
+        /// The limit this was written under.
         limit: u64,
+        /// The period this was written under.
+        period_us: u64,
     },
 }
 
@@ -49,8 +51,9 @@ impl fmt::Display for State {
             Self::SlidingWindow { index, current, previous, period_us } => {
                 write!(f, "s:{index}:{current}:{previous}:{period_us}")
             }
-            Self::TokenBucket { full_at_us, rest: 0, .. } => write!(f, "{full_at_us}"),
-            Self::TokenBucket { full_at_us, rest, limit } => write!(f, "{full_at_us}+{rest}/{limit}"),
+            Self::TokenBucket { full_at_us, rest, limit, period_us } => {
+                write!(f, "t:{full_at_us}:{rest}:{limit}:{period_us}")
+            }
         }
     }
 }
@@ -75,17 +78,12 @@ impl FromStr for State {
                 previous: number(previous)?,
                 period_us: number(period_us)?,
             }),
-            [time] => match time.split_once('+') {
-                None => Ok(Self::TokenBucket { full_at_us: number(time)?, rest: 0, limit: 1 }),
-                Some((full_at_us, fraction)) => {
-                    let (rest, limit) = fraction.split_once('/').ok_or(NoState)?;
-                    Ok(Self::TokenBucket {
-                        full_at_us: number(full_at_us)?,
-                        rest: number(rest)?,
-                        limit: number(limit)?,
-                    })
-                }
-            },
+            ["t", full_at_us, rest, limit, period_us] => Ok(Self::TokenBucket {
+                full_at_us: number(full_at_us)?,
+                rest: number(rest)?,
+                limit: number(limit)?,
+                period_us: number(period_us)?,
+            }),
             _ => Err(NoState),
         }
     }

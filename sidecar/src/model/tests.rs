@@ -158,8 +158,7 @@ proptest! {
         for state in [
             State::FixedWindow { count: a, end_us: b, period_us: c },
             State::SlidingWindow { index: a, current: b, previous: c, period_us: d },
-            State::TokenBucket { full_at_us: a, rest: b.max(1), limit: c },
-            State::TokenBucket { full_at_us: a, rest: 0, limit: 1 },
+            State::TokenBucket { full_at_us: a, rest: b, limit: c, period_us: d },
         ] {
             prop_assert_eq!(state.to_string().parse::<State>().unwrap(), state);
         }

@@ -12,6 +12,7 @@ macro_rules! script {
         concat!(
             include_str!(concat!("../../../lua/", $head)),
             include_str!("../../../lua/prelude.lua"),
+            include_str!("../../../lua/used.lua"),
             include_str!("../../../lua/fixed_window.lua"),
             include_str!("../../../lua/sliding_window.lua"),
             include_str!("../../../lua/token_bucket.lua"),

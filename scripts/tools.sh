@@ -12,6 +12,8 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 TOOLS=$ROOT/.tools
 # The first Envoy that can replace a failed Wasm VM (failure_policy in envoy/envoy.yaml).
 ENVOY_AT_LEAST=1.34
+# Older ones crash in what wasm-bindgen's test runner has them run.
+NODE_AT_LEAST=20
 
 die() {
     printf '%s: %s\n' "$(basename "$0")" "$*" >&2
@@ -38,7 +40,8 @@ fits() {
     case $1 in
     envoy) at_least "$ENVOY_AT_LEAST" "$(envoy_version "$2")" ;;
     wasm-bindgen-test-runner) [ "$("$2" --version 2>/dev/null | awk '{ print $2 }')" = "$(wasm_bindgen_wanted)" ] ;;
-    redis-server) "$2" --version 2>/dev/null | grep -q '^Redis server' ;;
+    node) at_least "$NODE_AT_LEAST" "$("$2" --version 2>/dev/null | tr -d v)" ;;
+    redis-server) "$2" --version 2>/dev/null | grep -qE '^(Redis|Valkey) server' ;;
     *) "$2" --version >/dev/null 2>&1 ;;
     esac
 }

@@ -89,6 +89,6 @@ end
 
 -- Write.
 for key, ttl_us in pairs(ttls_us) do
-  call('SET', key, states[key], 'PX', (ttl_us + 999 - (ttl_us + 999) % 1000) / 1000 + TTL_SLACK_MS)
+  call('SET', key, states[key], 'PX', format('%d', (ttl_us + 999) / 1000 + TTL_SLACK_MS))
 end
 return reply

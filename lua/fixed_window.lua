@@ -31,7 +31,7 @@ local function fixed_window(state, limit, period, _, cost, align)
   if total > limit and cost > 0 then
     local new_state
     if repair then
-      new_state = format('f:%.0f:%.0f:%.0f', count, start + period, period)
+      new_state = format('f:%d:%d:%d', count, start + period, period)
     end
     return false, limit > count and limit - count or 0, cost > limit and -1 or left,
       count > 0 and left or 0, new_state, left
@@ -39,5 +39,5 @@ local function fixed_window(state, limit, period, _, cost, align)
   if cost == 0 then
     return true, limit > count and limit - count or 0, 0, count > 0 and left or 0
   end
-  return true, limit - total, 0, left, format('f:%.0f:%.0f:%.0f', total, start + period, period), left
+  return true, limit - total, 0, left, format('f:%d:%d:%d', total, start + period, period), left
 end

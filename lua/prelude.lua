@@ -1,6 +1,7 @@
 
 -- Every number is an integer below 2^53, where a double is exact. Where a product would be larger,
 -- muldiv() computes it in parts: no decision depends on rounding.
+-- They are written with %d, which a Redis of 64 bits prints exactly, and several times as fast as %.0f.
 
 local tonumber, format, match = tonumber, string.format, string.match
 local KEYS, ARGV, call = KEYS, ARGV, redis.call

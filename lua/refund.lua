@@ -5,7 +5,7 @@ local function refund_fixed_window(state, cost, charge)
   local count, end_us, period = match(state, '^f:(%d+):(%d+):(%d+)$')
   if count and tonumber(end_us) == charge and now < charge then
     count = count - cost
-    return format('f:%.0f:%s:%s', count > 0 and count or 0, end_us, period), charge - now
+    return format('f:%d:%s:%s', count > 0 and count or 0, end_us, period), charge - now
   end
 end
 
@@ -24,7 +24,7 @@ local function refund_sliding_window(state, cost, charge)
   else
     return nil
   end
-  return format('s:%s:%.0f:%.0f:%s', index, current > 0 and current or 0, previous > 0 and previous or 0, period),
+  return format('s:%s:%d:%d:%s', index, current > 0 and current or 0, previous > 0 and previous or 0, period),
     end_us - now
 end
 
@@ -88,6 +88,6 @@ for i = 1, #KEYS do
 end
 
 for key, ttl_us in pairs(ttls_us) do
-  call('SET', key, states[key], 'PX', (ttl_us + 999 - (ttl_us + 999) % 1000) / 1000 + TTL_SLACK_MS)
+  call('SET', key, states[key], 'PX', format('%d', (ttl_us + 999) / 1000 + TTL_SLACK_MS))
 end
 return reply

@@ -52,7 +52,7 @@ local function sliding_window(state, limit, period, _, cost)
       return true, limit > total and limit - total or 0, 0, current > 0 and left + period or previous > 0 and left or 0
     end
     return true, limit - total - cost, 0, left + period,
-      format('s:%.0f:%.0f:%.0f:%.0f', index, current + cost, previous, period), left + period
+      format('s:%d:%d:%d:%d', index, current + cost, previous, period), left + period
   end
 
   local retry
@@ -67,7 +67,7 @@ local function sliding_window(state, limit, period, _, cost)
   end
   local new_state
   if repair then
-    new_state = format('s:%.0f:%.0f:%.0f:%.0f', index, current, previous, period)
+    new_state = format('s:%d:%d:%d:%d', index, current, previous, period)
   end
   return false, limit > total and limit - total or 0, retry,
     current > 0 and left + period or previous > 0 and left or 0, new_state, left + period

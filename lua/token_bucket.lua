@@ -37,7 +37,7 @@ local function token_bucket_missing(state, limit, period)
 end
 
 local function token_bucket_state(missing, rest, limit, period)
-  return format('t:%.0f:%.0f:%.0f:%.0f', now + missing, rest, limit, period)
+  return format('t:%d:%d:%d:%d', now + missing, rest, limit, period)
 end
 
 local function token_bucket(state, limit, period, burst, cost)

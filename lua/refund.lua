@@ -28,7 +28,7 @@ local function refund_sliding_window(state, cost, charge)
     end_us - now
 end
 
-local function refund_token_bucket(state, limit, period, cost, charge)
+local function refund_token_bucket(state, limit, period, burst, cost, charge)
   local missing, rest = token_bucket_missing(state, limit, period)
   if not missing or now >= charge or missing == 0 and rest == 0 then
     return nil
@@ -38,8 +38,11 @@ local function refund_token_bucket(state, limit, period, cost, charge)
   if rest < 0 then
     missing, rest = missing - 1, rest + limit
   end
+  local capacity, capacity_rest = muldiv(burst, period, limit)
   if missing < 0 then
     missing, rest = 0, 0
+  elseif missing > capacity or missing == capacity and rest > capacity_rest then
+    missing, rest = capacity, capacity_rest
   end
   return token_bucket_state(missing, rest, limit, period), rest > 0 and missing + 1 or missing
 end
@@ -69,7 +72,7 @@ for i = 1, #KEYS do
   local algorithm, new_state, ttl_us
   if name == 'token_bucket' then
     algorithm = token_bucket
-    new_state, ttl_us = refund_token_bucket(state, limit, period, cost, charge)
+    new_state, ttl_us = refund_token_bucket(state, limit, period, burst, cost, charge)
   elseif name == 'fixed_window' then
     algorithm = fixed_window
     new_state, ttl_us = refund_fixed_window(state, cost, charge)

@@ -26,7 +26,7 @@ local function token_bucket_missing(state, limit, period)
   fraction = fraction + rest
   tokens, fraction = tokens + (fraction - fraction % had_period) / had_period, fraction % had_period
   if tokens > MAX_COUNT then
-    return MAX_REFILL_US, 0, true
+    return EXACT, 0, true -- more than any bucket holds
   end
   missing, rest = muldiv(tokens, period, limit)
   -- A fraction of a token is rounded up to a microsecond: no more is lost even if two sidecars with

@@ -190,12 +190,13 @@ async fn script_and_model_agree_to_the_integer() {
     assert!(DECIDE.contains("TTL_SLACK_MS = 1000"));
     let mut both = Both { connection: redis.connect().unwrap(), states: HashMap::new(), charges: Vec::new() };
     let seed = std::env::var("SLUICE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
+    // More cases than these few: SLUICE_CASES.
     println!("repeat with SLUICE_SEED={seed}");
     let config = ProptestConfig {
-        cases: 300,
+        cases: std::env::var("SLUICE_CASES").map_or(300, |cases| cases.parse().unwrap()),
         rng_seed: RngSeed::Fixed(seed),
         failure_persistence: None,
-        max_shrink_iters: 5_000,
+        max_shrink_iters: 1_000,
         ..ProptestConfig::default()
     };
     let both = std::cell::RefCell::new(&mut both);

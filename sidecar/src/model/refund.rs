@@ -29,21 +29,22 @@ pub fn refund(state: Option<&State>, now_us: u64, limit: &Limit, cost: u64, char
             let state = State::SlidingWindow { index: *index, current, previous, period_us: *period_us };
             Some((state, end_us - now_us))
         }
-        (Algorithm::TokenBucket { .. }, bucket @ State::TokenBucket { .. }) => {
+        (Algorithm::TokenBucket { burst }, bucket @ State::TokenBucket { .. }) => {
             let count = limit.rate.count;
             let ((missing, rest), _) = token_bucket::missing(bucket, now_us, limit.rate);
             if (missing, rest) == (0, 0) {
                 return None;
             }
             let (back, back_rest) = muldiv(cost, limit.rate.period_us, count);
-            // Never fuller than full.
-            let (missing, rest) = if (missing, rest) <= (back, back_rest) {
+            // Never fuller than full, nor emptier than empty.
+            let left = if (missing, rest) <= (back, back_rest) {
                 (0, 0)
             } else if rest >= back_rest {
                 (missing - back, rest - back_rest)
             } else {
                 (missing - back - 1, rest + count - back_rest)
             };
+            let (missing, rest) = left.min(muldiv(burst, limit.rate.period_us, count));
             let state = State::TokenBucket {
                 full_at_us: now_us + missing,
                 rest,

@@ -27,14 +27,6 @@ pub enum ConfigError {
         /// What is wrong with it.
         message: String,
     },
-    /// The text is no YAML.
-    #[error("{file}: {message}")]
-    Syntax {
-        /// The file.
-        file: String,
-        /// What the parser says, with the line.
-        message: String,
-    },
     /// The filter refuses its configuration.
     #[error("{file}: {message}")]
     Filter {

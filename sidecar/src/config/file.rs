@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use serde::de::Error as _;
+use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 
 use super::error::{FieldError, PolicyError};
@@ -101,23 +101,27 @@ fn default_store_timeout() -> Duration {
     Duration::from_millis(50)
 }
 
-pub(super) fn parse(text: &str) -> Result<Config, FieldError> {
+/// Reads YAML. An error names the place and the path of the field.
+pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, FieldError> {
     let mut place = None;
-    let file: Result<File, _> = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
+    let value = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
         let mut track = serde_path_to_error::Track::new();
-        let file = File::deserialize(serde_path_to_error::Deserializer::new(deserializer, &mut track));
-        place = file.is_err().then(|| track.path().to_string());
-        file
+        let value = T::deserialize(serde_path_to_error::Deserializer::new(deserializer, &mut track));
+        place = value.is_err().then(|| track.path().to_string());
+        value
     });
-    let file = file.map_err(|error| {
+    value.map_err(|error| {
         let (line, column) = error.location().map_or((1, 1), |location| (location.line(), location.column()));
         let text = error.without_snippet().to_string();
         // The message ends with the place, which is told in front of it.
         let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message).to_owned();
         let field = place.filter(|path| path != ".").unwrap_or_else(|| "the configuration".to_owned());
         FieldError { line, column, field, message }
-    })?;
+    })
+}
 
+pub(super) fn parse(text: &str) -> Result<Config, FieldError> {
+    let file: File = read(text)?;
     let default = Limits::default();
     Ok(Config {
         listen: file.listen,

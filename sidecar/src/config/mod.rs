@@ -66,11 +66,10 @@ impl Config {
     ///
     /// If the text is not a configuration of the filter, or if the two do not fit.
     pub fn check_filter(&self, text: &str, file_name: &str) -> Result<usize, ConfigError> {
-        // YAML is read as the JSON that Envoy makes of it.
-        let value: serde_json::Value = serde_saphyr::from_str(text).map_err(|error| ConfigError::Syntax {
-            file: file_name.to_owned(),
-            message: error.without_snippet().to_string(),
-        })?;
+        // First as YAML, for errors that know the line; then as the JSON that Envoy makes of it, by the filter's
+        // own reader.
+        file::read::<FilterConfig>(text).map_err(|error| error.in_file(file_name))?;
+        let value: serde_json::Value = file::read(text).map_err(|error| error.in_file(file_name))?;
         let filter = FilterConfig::parse(value.to_string().as_bytes())
             .map_err(|error| ConfigError::Filter { file: file_name.to_owned(), message: error.to_string() })?;
         let mut checks = 0;

@@ -121,8 +121,16 @@ fn the_filters_configuration_is_held_against_the_policies() {
     assert_eq!(config.check_filter(&filter("slow"), "plugin.yaml").unwrap(), 2);
     let error = config.check_filter(&filter("fast"), "plugin.yaml").unwrap_err().to_string();
     assert!(error.starts_with("plugin.yaml: rules[0].checks[1].policy: there is no policy \"fast\""), "{error}");
-    let error = config.check_filter("rules: 5", "plugin.yaml").unwrap_err().to_string();
-    assert!(error.starts_with("plugin.yaml: "), "{error}");
-    let error = config.check_filter("rules: [", "plugin.yaml").unwrap_err().to_string();
-    assert!(error.starts_with("plugin.yaml: "), "{error}");
+    for (text, message) in [
+        ("rules: 5", "line 1, column 8: rules: "),
+        ("rules: [", "line 1, column 8: rules: "),
+        (
+            "sidecar: {cluster: sluice}\nrules:\n  - checks: [{polcy: p, key: []}]\n",
+            "line 3, column 15: rules[0].checks[0].polcy: unknown",
+        ),
+        ("sidecar: {cluster: sluice}\nrules: []\n", "line 2, column 8: rules: at least one rule"),
+    ] {
+        let error = config.check_filter(text, "plugin.yaml").unwrap_err().to_string();
+        assert!(error.starts_with(&format!("plugin.yaml: {message}")), "{error}");
+    }
 }

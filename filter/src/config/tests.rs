@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::{Config, ConfigError, OnError};
 use crate::headers::Dialect;
-use crate::keys::{CheckSpec, KeyPart, OnMissing};
+use crate::keys::{CheckSpec, Cost, KeyPart, OnMissing, Source};
 use crate::path::PathMatch;
-use crate::rules::Effect;
+use crate::rules::{Effect, HostMatch};
 
 const RULES: &str = r#""rules":[{"checks":[{"policy":"p","key":[]}]}]"#;
 
@@ -42,7 +42,7 @@ fn the_least_configuration_has_defaults() {
     assert_eq!(config.on_error, OnError::Allow);
     assert_eq!(config.headers, [Dialect::Ietf]);
     let check = &checks(&config)[0];
-    assert_eq!((check.cost, check.on_missing), (1, OnMissing::Bucket));
+    assert_eq!((&check.cost, check.on_missing), (&Cost::Fixed(1), OnMissing::Bucket));
     assert!(check.key.is_empty(), "one bucket for everybody");
 }
 
@@ -69,18 +69,20 @@ fn everything_can_be_said() {
     let first = &config.rules[0].matches;
     assert_eq!(first.path, Some(PathMatch::Prefix("/api".to_owned())));
     assert_eq!(first.methods.as_deref().unwrap(), ["GET", "POST"]);
-    assert_eq!(first.hosts.as_deref().unwrap(), ["a.example"]);
+    assert_eq!(first.hosts.as_deref().unwrap(), [HostMatch::Exact("a.example".to_owned())]);
     let check = &checks(&config)[0];
-    assert_eq!((check.cost, check.on_missing), (5, OnMissing::Deny));
+    assert_eq!((&check.cost, check.on_missing), (&Cost::Fixed(5), OnMissing::Deny(429)));
     let key = [
-        KeyPart::ClientIp,
-        KeyPart::Header("x-tenant-id".to_owned()),
-        KeyPart::Literal("100%25".to_owned()),
-        KeyPart::Header(":authority".to_owned()),
+        Source::ClientIp(None),
+        Source::Header("x-tenant-id".to_owned()),
+        Source::Literal("100%".to_owned()),
+        Source::Header(":authority".to_owned()),
     ];
+    let key = key.map(KeyPart::from);
     assert_eq!(check.key, key);
     assert_eq!(config.rules[1].effect, Effect::Exempt);
-    assert_eq!(config.rules[1].matches.hosts.as_deref().unwrap(), ["a", "[::1]"]);
+    let hosts = ["a", "[::1]"].map(|host| HostMatch::Exact(host.to_owned()));
+    assert_eq!(config.rules[1].matches.hosts.as_deref().unwrap(), hosts);
     let policies: Vec<_> = config.policies().collect();
     assert_eq!(policies, [("rules[0].checks[0].policy".to_owned(), "per-tenant")]);
 }
@@ -104,7 +106,7 @@ fn headers_may_be_none_one_or_several() {
 fn costs_may_come_as_doubles() {
     for (text, cost) in [("0", 0), ("5.0", 5), ("1e9", 1_000_000_000), ("1000000000", 1_000_000_000)] {
         let config = check(&format!(r#"{{"policy":"p","key":[],"cost":{text}}}"#)).unwrap();
-        assert_eq!(checks(&config)[0].cost, cost, "{text}");
+        assert_eq!(checks(&config)[0].cost, Cost::Fixed(cost), "{text}");
     }
 }
 
@@ -148,20 +150,23 @@ fn errors_name_field_and_place() {
             "rules[0]: a rule has either `checks` or `exempt: true`, not both",
         ),
         (rule(r#"{"match":{"paths":[]},"exempt":true}"#), "rules[0].match.paths: unknown field `paths`"),
-        (rule(r#"{"match":{"path":{}},"exempt":true}"#), "rules[0].match.path: expected one of `exact` and `prefix`"),
+        (
+            rule(r#"{"match":{"path":{}},"exempt":true}"#),
+            "rules[0].match.path: expected one of `exact`, `prefix`, `regex` and `template`",
+        ),
         (
             rule(r#"{"match":{"path":{"exact":"/","prefix":"/"}},"exempt":true}"#),
-            "rules[0].match.path: expected one of `exact` and `prefix`",
+            "rules[0].match.path: expected one of `exact`, `prefix`, `regex` and `template`",
         ),
         (rule(r#"{"match":{"path":{"exact":"x"}},"exempt":true}"#), "rules[0].match.path: a path starts with \"/\""),
-        (rule(r#"{"match":{"path":{"regex":"x"}},"exempt":true}"#), "rules[0].match.path.regex: unknown field"),
+        (rule(r#"{"match":{"path":{"glob":"x"}},"exempt":true}"#), "rules[0].match.path.glob: unknown field"),
         (rule(r#"{"match":{"methods":[]},"exempt":true}"#), "rules[0].match: `methods` needs at least one method"),
         (rule(r#"{"match":{"methods":["G T"]},"exempt":true}"#), "rules[0].match.methods[0]: this is no method"),
         (rule(r#"{"match":{"host":[]},"exempt":true}"#), "rules[0].match.host: the list is empty"),
         (rule(r#"{"match":{"host":""},"exempt":true}"#), "rules[0].match.host: this is no host"),
         (rule(r#"{"match":{"host":"a b"},"exempt":true}"#), "rules[0].match.host: this is no host"),
         (rule(r#"{"match":{"host":["a","a:80"]},"exempt":true}"#), "rules[0].match.host[1]: a host has no port"),
-        (rule(r#"{"match":{"host":"*.a"},"exempt":true}"#), "rules[0].match.host: a host has no wildcards"),
+        (rule(r#"{"match":{"host":"a.*"},"exempt":true}"#), "rules[0].match.host: a wildcard can only be"),
         (check(r#"{"key":[]}"#), "rules[0].checks[0]: missing field `policy`"),
         (check(r#"{"policy":"p"}"#), "rules[0].checks[0]: missing field `key`"),
         (check(r#"{"policy":"","key":[]}"#), "rules[0].checks[0].policy: the policy's name is empty"),
@@ -179,12 +184,15 @@ fn errors_name_field_and_place() {
         ),
         (
             check(r#"{"policy":"p","key":["client-ip"]}"#),
-            "rules[0].checks[0].key[0]: invalid value: string \"client-ip\", expected \"client_ip\"",
+            "rules[0].checks[0].key[0]: invalid value: string \"client-ip\", expected \"client_ip\", \"path\"",
         ),
-        (check(r#"{"policy":"p","key":[{}]}"#), "rules[0].checks[0].key[0]: expected one of `header` and `literal`"),
+        (
+            check(r#"{"policy":"p","key":[{}]}"#),
+            "rules[0].checks[0].key[0]: expected one of `client_ip`, `header`, `query`",
+        ),
         (
             check(r#"{"policy":"p","key":[{"header":"a","literal":"b"}]}"#),
-            "rules[0].checks[0].key[0]: expected one of `header` and `literal`",
+            "rules[0].checks[0].key[0]: expected one of `client_ip`, `header`, `query`",
         ),
         (
             check(r#"{"policy":"p","key":["client_ip",{"header":"x tenant"}]}"#),

@@ -16,7 +16,7 @@ fn policies(rules: &str, method: &str, authority: &str, path: &str) -> Vec<Strin
         .map(|(name, value)| (name, value.as_bytes()))
         .collect();
     let fake = FakeHost::with(&headers);
-    checks(&config.rules, &Facts::read(&fake)).into_iter().map(|check| check.policy.clone()).collect()
+    checks(&config.rules, &Facts::read(&fake, &config)).into_iter().map(|check| check.policy.clone()).collect()
 }
 
 #[test]

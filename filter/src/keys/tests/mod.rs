@@ -1,6 +1,8 @@
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
+mod parts;
+
 use super::encode::part;
 use super::{CheckSpec, Cost, Facts, KeyMissing, OnMissing, Source, build};
 use crate::config::Config;

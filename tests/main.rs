@@ -24,6 +24,7 @@ mod docs;
 mod exactness;
 mod failures;
 mod hostile;
+mod keys;
 mod limits;
 mod oracle;
 mod script;

@@ -73,19 +73,25 @@ pub fn denied(verdicts: &[Verdict], dialects: &[Dialect], grpc: bool) -> Reply {
     reply(&problem, Status::GrpcResourceExhausted, fields, grpc)
 }
 
-/// The answer to a request that lacks what a policy's key is made of, where that means it is denied.
-pub fn key_missing(policy: &str, grpc: bool) -> Reply {
+/// The answer to a request that lacks what a policy's key is made of, where that means it is denied. With another
+/// status than 429, Envoy finds the gRPC status that goes with it.
+pub fn key_missing(policy: &str, status: u16, grpc: bool) -> Reply {
     let detail = format!(
         "Policy \"{policy}\" can't tell whose request this is: what it looks at is missing, empty or ambiguous."
     );
-    let problem = Problem {
-        r#type: "about:blank",
-        title: "Too Many Requests",
-        status: 429,
-        detail: &detail,
-        violated_policies: &[],
-        retry_after_ms: None,
+    let title = match status {
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        429 => "Too Many Requests",
+        503 => "Service Unavailable",
+        _ => "Request Denied",
     };
+    let problem =
+        Problem { r#type: "about:blank", title, status, detail: &detail, violated_policies: &[], retry_after_ms: None };
+    if status != 429 {
+        return reply(&problem, Status::Http(status), Vec::new(), false);
+    }
     reply(&problem, Status::GrpcResourceExhausted, vec![("x-envoy-ratelimited", "true".to_owned())], grpc)
 }
 
@@ -180,7 +186,7 @@ mod tests {
         assert_eq!(value(&reply, "retry-after"), Some("1"));
         assert_eq!(value(&reply, "content-type"), None);
         assert_eq!(undecided(true).status, Status::GrpcUnavailable);
-        assert_eq!(key_missing("b", true).status, Status::GrpcResourceExhausted);
+        assert_eq!(key_missing("b", 429, true).status, Status::GrpcResourceExhausted);
     }
 
     #[test]
@@ -189,10 +195,16 @@ mod tests {
         assert_eq!(reply.status, Status::Http(503));
         assert_eq!(value(&reply, "content-type"), Some("application/problem+json"));
         assert_eq!(value(&reply, "x-envoy-ratelimited"), None);
-        let reply = key_missing("b", false);
+        let reply = key_missing("b", 429, false);
         assert_eq!(reply.status, Status::Http(429));
         assert_eq!(value(&reply, "x-envoy-ratelimited"), Some("true"));
         assert_eq!(value(&reply, "retry-after"), None);
         assert!(reply.body.contains("\\\"b\\\""), "{}", reply.body);
+        for grpc in [false, true] {
+            let reply = key_missing("b", 401, grpc);
+            assert_eq!(reply.status, Status::Http(401));
+            assert_eq!(value(&reply, "x-envoy-ratelimited"), None);
+            assert!(reply.body.contains("Unauthorized"), "{}", reply.body);
+        }
     }
 }

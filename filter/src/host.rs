@@ -53,6 +53,10 @@ pub trait Host {
     /// whatever it is configured to believe of `x-forwarded-for`.
     fn source_address(&self) -> Option<Vec<u8>>;
 
+    /// One of the host's attributes of the current request, as bytes: texts as they are, numbers in 8 bytes, little
+    /// end first, truth values in one. `None` if there is none.
+    fn attribute(&self, path: &[&str]) -> Option<Vec<u8>>;
+
     /// Asks the host to run the worker's `wake_up` later in this turn of the event loop.
     ///
     /// # Errors

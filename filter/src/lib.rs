@@ -18,6 +18,12 @@ pub mod rules;
 
 pub mod path;
 
+pub mod pattern;
+
+pub mod client_ip;
+
+pub mod cidr;
+
 pub mod keys;
 
 pub mod batch;

@@ -1,7 +1,9 @@
 //! Rules: which requests they match and which checks they add.
 
+use crate::cidr::Cidr;
 use crate::keys::{CheckSpec, Facts};
 use crate::path::PathMatch;
+use crate::pattern::ValueMatch;
 
 /// Which requests a rule is about. Everything that is absent matches everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -10,8 +12,34 @@ pub struct Match {
     pub path: Option<PathMatch>,
     /// One of these methods, compared byte by byte.
     pub methods: Option<Vec<String>>,
-    /// One of these hosts, each as [`host`] gives it.
-    pub hosts: Option<Vec<String>>,
+    /// One of these hosts.
+    pub hosts: Option<Vec<HostMatch>>,
+    /// All of these headers, by name in lower case.
+    pub headers: Vec<(String, ValueMatch)>,
+    /// All of these query parameters, by name, decoded.
+    pub query: Vec<(String, ValueMatch)>,
+    /// The client's address is in one of these blocks.
+    pub client_ip: Option<Vec<Cidr>>,
+    /// This does not match.
+    pub not: Option<Box<Self>>,
+}
+
+/// Which hosts a rule matches, each as [`host`] gives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostMatch {
+    /// This one.
+    Exact(String),
+    /// All that end in this, which begins with a dot, and have something before it.
+    Suffix(String),
+}
+
+impl HostMatch {
+    fn matches(&self, host: &[u8]) -> bool {
+        match self {
+            Self::Exact(exact) => host == exact.as_bytes(),
+            Self::Suffix(suffix) => host.strip_suffix(suffix.as_bytes()).is_some_and(|rest| !rest.is_empty()),
+        }
+    }
 }
 
 /// One rule.
@@ -35,12 +63,22 @@ pub enum Effect {
 impl Match {
     /// Whether a request is matched.
     pub fn matches(&self, facts: &Facts<'_>) -> bool {
-        let one_of = |list: &Option<Vec<String>>, value: Option<&[u8]>| {
-            list.as_ref().is_none_or(|list| value.is_some_and(|value| list.iter().any(|one| one.as_bytes() == value)))
-        };
-        one_of(&self.methods, facts.method())
-            && self.path.as_ref().is_none_or(|path| facts.path().is_some_and(|p| path.matches(p)))
-            && one_of(&self.hosts, facts.host())
+        self.methods.as_ref().is_none_or(|methods| {
+            facts.method().is_some_and(|value| methods.iter().any(|method| method.as_bytes() == value))
+        }) && self.path.as_ref().is_none_or(|path| facts.path().is_some_and(|value| path.matches(value)))
+            && self
+                .hosts
+                .as_ref()
+                .is_none_or(|hosts| facts.host().is_some_and(|value| hosts.iter().any(|host| host.matches(value))))
+            && self.headers.iter().all(|(name, value)| match name.as_str() {
+                ":authority" => value.matches(facts.host().into_iter()),
+                name => value.matches(facts.header_values(name)),
+            })
+            && self.query.iter().all(|(name, value)| value.matches(facts.query_values(name)))
+            && self.client_ip.as_ref().is_none_or(|blocks| {
+                facts.client_address().is_some_and(|address| blocks.iter().any(|block| block.contains(address)))
+            })
+            && self.not.as_ref().is_none_or(|not| !not.matches(facts))
     }
 }
 

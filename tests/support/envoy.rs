@@ -20,12 +20,24 @@ pub struct EnvoyOptions {
     pub upstream: Option<u16>,
     /// Envoy's own limit is 60 KiB for all headers together.
     pub max_request_headers_kb: u32,
+    /// HTTP filters in front of Sluice.
+    pub filters: Vec<Value>,
+    /// Fields of the HTTP connection manager that are to be others.
+    pub manager: Value,
 }
 
 impl Default for EnvoyOptions {
     /// One worker, and no more than what Envoy itself does.
     fn default() -> Self {
-        Self { workers: 1, plugin: Value::Null, sidecars: Vec::new(), upstream: None, max_request_headers_kb: 60 }
+        Self {
+            workers: 1,
+            plugin: Value::Null,
+            sidecars: Vec::new(),
+            upstream: None,
+            max_request_headers_kb: 60,
+            filters: Vec::new(),
+            manager: json!({}),
+        }
     }
 }
 
@@ -134,6 +146,11 @@ fn configure(options: &EnvoyOptions, port: u16, admin: u16) -> Value {
             "direct_response": {"status": 200, "body": {"inline_string": "hello"}},
         });
     }
+    for (name, value) in options.manager.as_object().unwrap() {
+        manager[name] = value.clone();
+    }
+    // In front of Sluice, so from here on it is no longer the first.
+    manager["http_filters"].as_array_mut().unwrap().splice(..0, options.filters.iter().cloned());
     for cluster in config["static_resources"]["clusters"].as_array_mut().unwrap() {
         let ports = match cluster["name"].as_str().unwrap() {
             "sluice" => options.sidecars.clone(),

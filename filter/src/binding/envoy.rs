@@ -72,7 +72,12 @@ impl Host for Envoy {
     }
 
     fn source_address(&self) -> Option<Vec<u8>> {
-        hostcalls::get_property(vec!["source", "address"]).ok().flatten()
+        self.attribute(&["source", "address"])
+    }
+
+    fn attribute(&self, path: &[&str]) -> Option<Vec<u8>> {
+        // What can't be serialized is as good as missing.
+        hostcalls::get_property(path.to_vec()).ok().flatten()
     }
 
     fn wake(&self) -> Result<(), HostError> {

@@ -37,6 +37,14 @@ pub enum ConfigError {
         /// The column where reading stopped, from 1.
         column: usize,
     },
+    /// A field does not go with another one.
+    #[error("{path}: {message}")]
+    Conflict {
+        /// The field's path.
+        path: String,
+        /// What is wrong with it.
+        message: String,
+    },
 }
 
 impl ConfigError {

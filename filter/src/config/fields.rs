@@ -2,18 +2,18 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer, StrDeserializer};
-use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::de::value::{SeqAccessDeserializer, StrDeserializer};
+use serde::de::{Error, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::{MAX_COST, RawKeyPart};
+use super::MAX_COST;
 use crate::headers::Dialect;
-use crate::keys::KeyPart;
-use crate::rules::{self, Rule};
+use crate::rules::{self, HostMatch, Rule};
 
-const TIMEOUT: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
+const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
 
 pub(super) fn rules<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Rule>, D::Error> {
     let rules = Vec::deserialize(deserializer)?;
@@ -62,46 +62,83 @@ fn duration(text: &str) -> Option<Duration> {
     }
 }
 
-/// A cost. Envoy hands numbers over as doubles, so that one may arrive as `5.0`.
 pub(super) fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    struct Cost;
+    whole(deserializer, 0..=MAX_COST)
+}
 
-    impl Visitor<'_> for Cost {
+/// A whole number. Envoy hands numbers over as doubles, so that one may arrive as `5.0`.
+pub(super) fn whole<'de, D: Deserializer<'de>>(deserializer: D, range: RangeInclusive<u64>) -> Result<u64, D::Error> {
+    struct Whole(RangeInclusive<u64>);
+
+    impl Visitor<'_> for Whole {
         type Value = u64;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a whole number from 0 to {MAX_COST}")
+            write!(f, "a whole number from {} to {}", self.0.start(), self.0.end())
         }
 
-        fn visit_u64<E: Error>(self, cost: u64) -> Result<u64, E> {
-            if cost <= MAX_COST {
-                Ok(cost)
-            } else {
-                Err(E::invalid_value(serde::de::Unexpected::Unsigned(cost), &self))
-            }
+        fn visit_u64<E: Error>(self, number: u64) -> Result<u64, E> {
+            let in_range = Some(number).filter(|number| self.0.contains(number));
+            in_range.ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
         }
 
-        fn visit_f64<E: Error>(self, cost: f64) -> Result<u64, E> {
-            #[allow(clippy::cast_precision_loss)] // a thousand million is exact
-            let is_cost = cost.fract() == 0.0 && (0.0..=MAX_COST as f64).contains(&cost);
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // just looked at
-            if is_cost { Ok(cost as u64) } else { Err(E::invalid_value(serde::de::Unexpected::Float(cost), &self)) }
+        fn visit_f64<E: Error>(self, number: f64) -> Result<u64, E> {
+            let in_range = from_double(number).filter(|number| self.0.contains(number));
+            in_range.ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self))
         }
     }
 
-    deserializer.deserialize_any(Cost)
+    deserializer.deserialize_any(Whole(range))
 }
 
-/// The name of a header in a key, in lower case. Envoy keeps `host` as `:authority`.
-pub(super) fn header_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    const PSEUDO: [&str; 4] = [":authority", ":method", ":path", ":scheme"];
-    let name = String::deserialize(deserializer)?.to_ascii_lowercase();
-    if name == "host" {
-        Ok(Some(":authority".to_owned()))
-    } else if PSEUDO.contains(&name.as_str()) || is_token(&name) {
-        Ok(Some(name))
-    } else {
-        Err(D::Error::custom("this is no header name"))
+/// The whole number that a double is, if it is one and not so large that its neighbours are none.
+pub(super) fn from_double(number: f64) -> Option<u64> {
+    const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // just looked at
+    (number.fract() == 0.0 && (0.0..=EXACT).contains(&number)).then_some(number as u64)
+}
+
+/// An object without fields.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
+/// The name of a header, in lower case. Envoy keeps `host` as `:authority`.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct HeaderName(pub String);
+
+impl<'de> Deserialize<'de> for HeaderName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const PSEUDO: [&str; 4] = [":authority", ":method", ":path", ":scheme"];
+        let name = String::deserialize(deserializer)?.to_ascii_lowercase();
+        if name == "host" {
+            Ok(Self(":authority".to_owned()))
+        } else if PSEUDO.contains(&name.as_str()) || is_token(&name) {
+            Ok(Self(name))
+        } else {
+            Err(D::Error::custom("this is no header name"))
+        }
+    }
+}
+
+/// The name of a query parameter or of anything else: some text.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Name(pub String);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        if name.is_empty() { Err(D::Error::custom("the name is empty")) } else { Ok(Self(name)) }
+    }
+}
+
+/// The name of a cookie.
+pub(super) struct CookieName(pub String);
+
+impl<'de> Deserialize<'de> for CookieName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        if is_token(&name) { Ok(Self(name)) } else { Err(D::Error::custom("this is no cookie's name")) }
     }
 }
 
@@ -121,14 +158,18 @@ impl<'de> Deserialize<'de> for Method {
     }
 }
 
-/// A host, as rules compare it.
-pub(super) struct HostName(pub String);
+/// A host, as rules compare it, or `*.` and the end of one.
+pub(super) struct HostName(pub HostMatch);
 
 impl<'de> Deserialize<'de> for HostName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
+        let (name, is_suffix) = match name.strip_prefix("*.") {
+            Some(end) => (end.to_owned(), true),
+            None => (name, false),
+        };
         if name.contains('*') {
-            return Err(D::Error::custom("a host has no wildcards"));
+            return Err(D::Error::custom("a wildcard can only be the first label, such as in *.example.com"));
         }
         let is_possible = |byte: u8| byte.is_ascii_graphic() && !b"/?#@,".contains(&byte);
         let plain = rules::host(name.as_bytes()).and_then(|host| String::from_utf8(host).ok());
@@ -136,7 +177,8 @@ impl<'de> Deserialize<'de> for HostName {
             Some(host) if host.len() < name.trim_end_matches('.').len() => {
                 Err(D::Error::custom("a host has no port: requests match whatever their port"))
             }
-            Some(host) if host.bytes().all(is_possible) => Ok(Self(host)),
+            Some(host) if host.bytes().all(is_possible) && is_suffix => Ok(Self(HostMatch::Suffix(format!(".{host}")))),
+            Some(host) if host.bytes().all(is_possible) => Ok(Self(HostMatch::Exact(host))),
             _ => Err(D::Error::custom("this is no host")),
         }
     }
@@ -153,7 +195,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
             type Value = Vec<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string or a list of strings")
+                f.write_str("a text or a list of texts")
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Vec<T>, E> {
@@ -218,34 +260,5 @@ impl<'de> Deserialize<'de> for Dialects {
             }
         }
         Ok(Self(dialects))
-    }
-}
-
-impl<'de> Deserialize<'de> for KeyPart {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Part;
-
-        impl<'de> Visitor<'de> for Part {
-            type Value = KeyPart;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("\"client_ip\", {\"header\": name} or {\"literal\": text}")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<KeyPart, E> {
-                if text == "client_ip" {
-                    Ok(KeyPart::ClientIp)
-                } else {
-                    Err(E::invalid_value(serde::de::Unexpected::Str(text), &self))
-                }
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<KeyPart, A::Error> {
-                let raw = RawKeyPart::deserialize(MapAccessDeserializer::new(map))?;
-                KeyPart::try_from(raw).map_err(A::Error::custom)
-            }
-        }
-
-        deserializer.deserialize_any(Part)
     }
 }

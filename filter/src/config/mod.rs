@@ -7,18 +7,23 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+use crate::client_ip::ClientIpSettings;
 use crate::headers::Dialect;
-use crate::keys::{CheckSpec, KeyPart, OnMissing, encode};
-use crate::path::PathMatch;
+use crate::keys::{CheckSpec, HashKey};
+use crate::path::PathSettings;
 use crate::rules::{Effect, Match, Rule};
 
+mod checks;
 mod error;
 mod fields;
+mod matching;
+mod prepare;
+mod settings;
 #[cfg(test)]
 mod tests;
 
 pub use error::ConfigError;
-use fields::{Dialects, OneOrMany};
+use fields::Dialects;
 
 /// The largest cost of a check.
 pub const MAX_COST: u64 = 1_000_000_000;
@@ -35,6 +40,15 @@ pub struct Config {
     /// How clients are told about their limits: any number of dialects, in this order.
     #[serde(default = "default_headers", deserialize_with = "dialects")]
     pub headers: Vec<Dialect>,
+    /// How the client's address is found.
+    #[serde(default)]
+    pub client_ip: ClientIpSettings,
+    /// Which spellings of a path are the same.
+    #[serde(default)]
+    pub path: PathSettings,
+    /// The key of all digests. There is one if any key part wants it.
+    #[serde(default, deserialize_with = "settings::hash_key")]
+    pub hash_key: Option<HashKey>,
     /// At least one rule.
     #[serde(deserialize_with = "fields::rules")]
     pub rules: Vec<Rule>,
@@ -84,8 +98,9 @@ impl Config {
             return Err(ConfigError::NotAnObject);
         }
         let mut reader = serde_json::Deserializer::from_slice(json);
-        let config = serde_path_to_error::deserialize(&mut reader).map_err(ConfigError::field)?;
+        let mut config: Self = serde_path_to_error::deserialize(&mut reader).map_err(ConfigError::field)?;
         reader.end().map_err(|error| ConfigError::syntax(&error))?;
+        config.prepare()?;
         Ok(config)
     }
 
@@ -145,107 +160,5 @@ impl<'de> Deserialize<'de> for Rule {
             }
         };
         Ok(Self { matches: rule.matches, effect })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawMatch {
-    path: Option<PathMatch>,
-    methods: Option<Vec<fields::Method>>,
-    host: Option<OneOrMany<fields::HostName>>,
-}
-
-impl<'de> Deserialize<'de> for Match {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = RawMatch::deserialize(deserializer)?;
-        if raw.methods.as_ref().is_some_and(Vec::is_empty) {
-            return Err(serde::de::Error::custom("`methods` needs at least one method; without it, all match"));
-        }
-        Ok(Self {
-            path: raw.path,
-            methods: raw.methods.map(|methods| methods.into_iter().map(|method| method.0).collect()),
-            hosts: raw.host.map(|hosts| hosts.0.into_iter().map(|host| host.0).collect()),
-        })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawPathMatch {
-    exact: Option<String>,
-    prefix: Option<String>,
-}
-
-impl<'de> Deserialize<'de> for PathMatch {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = RawPathMatch::deserialize(deserializer)?;
-        match (raw.exact, raw.prefix) {
-            (Some(path), None) => Self::exact(path),
-            (None, Some(path)) => Self::prefix(path),
-            _ => Err("expected one of `exact` and `prefix`"),
-        }
-        .map_err(serde::de::Error::custom)
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawCheck {
-    #[serde(deserialize_with = "fields::policy")]
-    policy: String,
-    key: Vec<KeyPart>,
-    #[serde(default = "default_cost", deserialize_with = "fields::cost")]
-    cost: u64,
-    #[serde(default)]
-    on_missing: OnMissing,
-}
-
-fn default_cost() -> u64 {
-    1
-}
-
-impl<'de> Deserialize<'de> for CheckSpec {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let RawCheck { policy, key, cost, on_missing } = RawCheck::deserialize(deserializer)?;
-        Ok(Self { policy, key, cost, on_missing })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(rename = "OnMissing", rename_all = "lowercase")]
-enum RawOnMissing {
-    Bucket,
-    Skip,
-    Deny,
-}
-
-impl<'de> Deserialize<'de> for OnMissing {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(match RawOnMissing::deserialize(deserializer)? {
-            RawOnMissing::Bucket => Self::Bucket,
-            RawOnMissing::Skip => Self::Skip,
-            RawOnMissing::Deny => Self::Deny,
-        })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawKeyPart {
-    #[serde(default, deserialize_with = "fields::header_name")]
-    header: Option<String>,
-    literal: Option<String>,
-}
-
-impl TryFrom<RawKeyPart> for KeyPart {
-    type Error = &'static str;
-
-    fn try_from(raw: RawKeyPart) -> Result<Self, Self::Error> {
-        match (raw.header, raw.literal) {
-            (Some(name), None) => Ok(Self::Header(name)),
-            (None, Some(text)) => Ok(Self::Literal(encode::part(text.as_bytes()))),
-            _ => Err("expected one of `header` and `literal`, or \"client_ip\""),
-        }
     }
 }

@@ -4,10 +4,11 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 use std::time::Duration;
 
 use super::{Config, ConfigError, OnError};
+use crate::client_ip::Trust;
 use crate::headers::Dialect;
-use crate::keys::{CheckSpec, KeyPart, OnMissing};
-use crate::path::PathMatch;
-use crate::rules::Effect;
+use crate::keys::{CheckSpec, Cost, KeyPart, OnMissing, Source};
+use crate::path::{PathMatch, PathSettings};
+use crate::rules::{Effect, HostMatch};
 
 const RULES: &str = r#""rules":[{"checks":[{"policy":"p","key":[]}]}]"#;
 
@@ -42,7 +43,7 @@ fn the_least_configuration_has_defaults() {
     assert_eq!(config.on_error, OnError::Allow);
     assert_eq!(config.headers, [Dialect::Ietf]);
     let check = &checks(&config)[0];
-    assert_eq!((check.cost, check.on_missing), (1, OnMissing::Bucket));
+    assert_eq!((&check.cost, check.on_missing), (&Cost::Fixed(1), OnMissing::Bucket));
     assert!(check.key.is_empty(), "one bucket for everybody");
 }
 
@@ -69,18 +70,20 @@ fn everything_can_be_said() {
     let first = &config.rules[0].matches;
     assert_eq!(first.path, Some(PathMatch::Prefix("/api".to_owned())));
     assert_eq!(first.methods.as_deref().unwrap(), ["GET", "POST"]);
-    assert_eq!(first.hosts.as_deref().unwrap(), ["a.example"]);
+    assert_eq!(first.hosts.as_deref().unwrap(), [HostMatch::Exact("a.example".to_owned())]);
     let check = &checks(&config)[0];
-    assert_eq!((check.cost, check.on_missing), (5, OnMissing::Deny));
+    assert_eq!((&check.cost, check.on_missing), (&Cost::Fixed(5), OnMissing::Deny(429)));
     let key = [
-        KeyPart::ClientIp,
-        KeyPart::Header("x-tenant-id".to_owned()),
-        KeyPart::Literal("100%25".to_owned()),
-        KeyPart::Header(":authority".to_owned()),
+        Source::ClientIp(None),
+        Source::Header("x-tenant-id".to_owned()),
+        Source::Literal("100%".to_owned()),
+        Source::Header(":authority".to_owned()),
     ];
+    let key = key.map(KeyPart::from);
     assert_eq!(check.key, key);
     assert_eq!(config.rules[1].effect, Effect::Exempt);
-    assert_eq!(config.rules[1].matches.hosts.as_deref().unwrap(), ["a", "[::1]"]);
+    let hosts = ["a", "[::1]"].map(|host| HostMatch::Exact(host.to_owned()));
+    assert_eq!(config.rules[1].matches.hosts.as_deref().unwrap(), hosts);
     let policies: Vec<_> = config.policies().collect();
     assert_eq!(policies, [("rules[0].checks[0].policy".to_owned(), "per-tenant")]);
 }
@@ -104,7 +107,7 @@ fn headers_may_be_none_one_or_several() {
 fn costs_may_come_as_doubles() {
     for (text, cost) in [("0", 0), ("5.0", 5), ("1e9", 1_000_000_000), ("1000000000", 1_000_000_000)] {
         let config = check(&format!(r#"{{"policy":"p","key":[],"cost":{text}}}"#)).unwrap();
-        assert_eq!(checks(&config)[0].cost, cost, "{text}");
+        assert_eq!(checks(&config)[0].cost, Cost::Fixed(cost), "{text}");
     }
 }
 
@@ -148,20 +151,23 @@ fn errors_name_field_and_place() {
             "rules[0]: a rule has either `checks` or `exempt: true`, not both",
         ),
         (rule(r#"{"match":{"paths":[]},"exempt":true}"#), "rules[0].match.paths: unknown field `paths`"),
-        (rule(r#"{"match":{"path":{}},"exempt":true}"#), "rules[0].match.path: expected one of `exact` and `prefix`"),
+        (
+            rule(r#"{"match":{"path":{}},"exempt":true}"#),
+            "rules[0].match.path: expected one of `exact`, `prefix`, `regex` and `template`",
+        ),
         (
             rule(r#"{"match":{"path":{"exact":"/","prefix":"/"}},"exempt":true}"#),
-            "rules[0].match.path: expected one of `exact` and `prefix`",
+            "rules[0].match.path: expected one of `exact`, `prefix`, `regex` and `template`",
         ),
         (rule(r#"{"match":{"path":{"exact":"x"}},"exempt":true}"#), "rules[0].match.path: a path starts with \"/\""),
-        (rule(r#"{"match":{"path":{"regex":"x"}},"exempt":true}"#), "rules[0].match.path.regex: unknown field"),
+        (rule(r#"{"match":{"path":{"glob":"x"}},"exempt":true}"#), "rules[0].match.path.glob: unknown field"),
         (rule(r#"{"match":{"methods":[]},"exempt":true}"#), "rules[0].match: `methods` needs at least one method"),
         (rule(r#"{"match":{"methods":["G T"]},"exempt":true}"#), "rules[0].match.methods[0]: this is no method"),
         (rule(r#"{"match":{"host":[]},"exempt":true}"#), "rules[0].match.host: the list is empty"),
         (rule(r#"{"match":{"host":""},"exempt":true}"#), "rules[0].match.host: this is no host"),
         (rule(r#"{"match":{"host":"a b"},"exempt":true}"#), "rules[0].match.host: this is no host"),
         (rule(r#"{"match":{"host":["a","a:80"]},"exempt":true}"#), "rules[0].match.host[1]: a host has no port"),
-        (rule(r#"{"match":{"host":"*.a"},"exempt":true}"#), "rules[0].match.host: a host has no wildcards"),
+        (rule(r#"{"match":{"host":"a.*"},"exempt":true}"#), "rules[0].match.host: a wildcard can only be"),
         (check(r#"{"key":[]}"#), "rules[0].checks[0]: missing field `policy`"),
         (check(r#"{"policy":"p"}"#), "rules[0].checks[0]: missing field `key`"),
         (check(r#"{"policy":"","key":[]}"#), "rules[0].checks[0].policy: the policy's name is empty"),
@@ -179,12 +185,15 @@ fn errors_name_field_and_place() {
         ),
         (
             check(r#"{"policy":"p","key":["client-ip"]}"#),
-            "rules[0].checks[0].key[0]: invalid value: string \"client-ip\", expected \"client_ip\"",
+            "rules[0].checks[0].key[0]: invalid value: string \"client-ip\", expected \"client_ip\", \"path\"",
         ),
-        (check(r#"{"policy":"p","key":[{}]}"#), "rules[0].checks[0].key[0]: expected one of `header` and `literal`"),
+        (
+            check(r#"{"policy":"p","key":[{}]}"#),
+            "rules[0].checks[0].key[0]: expected one of `client_ip`, `header`, `query`",
+        ),
         (
             check(r#"{"policy":"p","key":[{"header":"a","literal":"b"}]}"#),
-            "rules[0].checks[0].key[0]: expected one of `header` and `literal`",
+            "rules[0].checks[0].key[0]: expected one of `client_ip`, `header`, `query`",
         ),
         (
             check(r#"{"policy":"p","key":["client_ip",{"header":"x tenant"}]}"#),
@@ -194,9 +203,105 @@ fn errors_name_field_and_place() {
         (check(r#"{"policy":"p","key":[{"heder":"a"}]}"#), "rules[0].checks[0].key[0].heder: unknown field `heder`"),
         (check(r#"{"policy":"p","key":"client_ip"}"#), "rules[0].checks[0].key: invalid type: string"),
     ];
+    begins(&table);
+}
+
+#[test]
+fn errors_in_keys_name_field_and_place() {
+    let part = |part: &str| check(&format!(r#"{{"policy":"p","key":[{part}]}}"#));
+    let table = [
+        (part(r#"{"query":""}"#), "rules[0].checks[0].key[0].query: the name is empty"),
+        (part(r#"{"cookie":"a b"}"#), "rules[0].checks[0].key[0].cookie: this is no cookie's name"),
+        (part(r#"{"path":true}"#), "rules[0].checks[0].key[0].path: invalid type: boolean `true`"),
+        (part(r#"{"path_segment":0}"#), "rules[0].checks[0].key[0].path_segment: invalid value: integer `0`"),
+        (part(r#"{"template":"/users"}"#), "rules[0].checks[0].key[0].template: a template without a placeholder"),
+        (part(r#"{"template":"/a{b}"}"#), "rules[0].checks[0].key[0].template: a placeholder is a whole segment"),
+        (part(r#"{"template":"users/{id}"}"#), "rules[0].checks[0].key[0].template: a path starts with"),
+        (part(r#"{"template":"/{a}/{b;c}"}"#), "rules[0].checks[0].key[0].template: a placeholder is"),
+        (part(r#"{"attribute":"a..b"}"#), "rules[0].checks[0].key[0].attribute: this is no attribute"),
+        (part(r#"{"attribute":[]}"#), "rules[0].checks[0].key[0].attribute: the list is empty"),
+        (part(r#"{"metadata":["ns"]}"#), "rules[0].checks[0].key[0]: `metadata` is a namespace and"),
+        (part(r#"{"metadata":["ns",""]}"#), "rules[0].checks[0].key[0].metadata[1]: the name is empty"),
+        (part(r#"{"jwt_claim":""}"#), "rules[0].checks[0].key[0].jwt_claim: the name is empty"),
+        (
+            part(r#"{"jwt_claim":"a","unverified":true,"payload":"p"}"#),
+            "rules[0].checks[0].key[0]: `namespace` and `payload` are where",
+        ),
+        (part(r#"{"header":"a","unverified":true}"#), "rules[0].checks[0].key[0]: `namespace`, `payload` and"),
+        (part(r#"{"header":"a","default":""}"#), "rules[0].checks[0].key[0].default: the name is empty"),
+        (part(r#"{"header":"a","hash":1}"#), "rules[0].checks[0].key[0].hash: invalid type: integer `1`"),
+        (part(r#"{"header":"a","hash":true}"#), "rules[0].checks[0].key[0].hash: a digest needs a `hash_key`"),
+        (
+            part(r#"{"client_ip":{"trusted_hops":0}}"#),
+            "rules[0].checks[0].key[0].client_ip.trusted_hops: invalid value: integer `0`, expected a whole number from 1",
+        ),
+        (
+            check(r#"{"policy":"p","key":[],"on_missing_status":401}"#),
+            "rules[0].checks[0]: `on_missing_status` is for `on_missing: deny`",
+        ),
+        (
+            check(r#"{"policy":"p","key":[],"on_missing":"deny","on_missing_status":200}"#),
+            "rules[0].checks[0].on_missing_status: invalid value: integer `200`, expected a whole number from 400 to 599",
+        ),
+        (
+            check(r#"{"policy":"p","key":[],"cost":{}}"#),
+            "rules[0].checks[0].cost: expected one of `header` and `query`",
+        ),
+        (
+            check(r#"{"policy":"p","key":[],"cost":{"header":"a","max":2,"default":3}}"#),
+            "rules[0].checks[0].cost: `default` is above `max`",
+        ),
+        (check(r#"{"policy":"p","key":[],"cost":{"heder":"a"}}"#), "rules[0].checks[0].cost.heder: unknown field"),
+    ];
+    begins(&table);
+}
+
+#[test]
+fn errors_in_matches_and_settings_name_field_and_place() {
+    let matches = |text: &str| rule(&format!(r#"{{"match":{text},"exempt":true}}"#));
+    let table = [
+        (matches(r#"{"path":{"regex":"("}}"#), "rules[0].match.path.regex: this is no regular expression: "),
+        (matches(r#"{"path":{"regex":"a)(b"}}"#), "rules[0].match.path.regex: this is no regular expression: "),
+        (matches(r#"{"path":{"regex":"(a{999}){999}"}}"#), "rules[0].match.path.regex: this is no regular expression"),
+        (matches(r#"{"path":{"template":"/{"}}"#), "rules[0].match.path: a placeholder is a whole segment"),
+        (matches(r#"{"host":"*.*"}"#), "rules[0].match.host: a wildcard can only be"),
+        (matches(r#"{"host":"*."}"#), "rules[0].match.host: this is no host"),
+        (matches(r#"{"headers":{"a b":{"exact":"x"}}}"#), "rules[0].match.headers: this is no header name"),
+        (matches(r#"{"headers":{"a":{}}}"#), "rules[0].match.headers.a: expected one of `exact`, `present` and"),
+        (matches(r#"{"headers":{"a":{"regex":"["}}}"#), "rules[0].match.headers.a.regex: this is no regular"),
+        (matches(r#"{"query":{"a":{"eq":"x"}}}"#), "rules[0].match.query.a.eq: unknown field"),
+        (matches(r#"{"client_ip":["10.0.0.1/8"]}"#), "rules[0].match.client_ip[0]: this address has bits beyond"),
+        (matches(r#"{"client_ip":"x"}"#), "rules[0].match.client_ip: expected an address or a block"),
+        (matches(r#"{"not":{}}"#), "rules[0].match: `not` needs something"),
+        (matches(r#"{"not":{"pth":1}}"#), "rules[0].match.not.pth: unknown field"),
+        (with(r#""path":{"decoding":true}"#), "path.decoding: unknown field `decoding`"),
+        (with(r#""path":{"decode":"yes"}"#), "path.decode: invalid type: string"),
+        (with(r#""client_ip":{"trusted_hops":1,"trusted_cidrs":["::/0"]}"#), "client_ip: expected one of"),
+        (with(r#""client_ip":{"trusted_cidrs":[]}"#), "client_ip: `trusted_cidrs` needs at least one block"),
+        (with(r#""client_ip":{"trusted_cidrs":["10.0.0.0/33"]}"#), "client_ip.trusted_cidrs[0]: expected an address"),
+        (with(r#""client_ip":{"ipv4_prefix":33}"#), "client_ip.ipv4_prefix: invalid value: integer `33`"),
+        (with(r#""client_ip":{"ipv6_prefix":0}"#), "client_ip.ipv6_prefix: invalid value: integer `0`"),
+        (with(r#""hash_key":"fifteen-bytes-x""#), "hash_key: a hash key has at least 16 bytes (line"),
+        (with(r#""hash_key":5"#), "hash_key: invalid type: integer `5`"),
+    ];
+    begins(&table);
+}
+
+#[test]
+fn settings_are_read() {
+    let config = with(r#""path":{"params":false},"client_ip":{"trusted_hops":2.0,"ipv6_prefix":56}"#).unwrap();
+    assert_eq!(config.path, PathSettings { params: false, ..PathSettings::default() });
+    assert_eq!(config.client_ip.trust, Some(Trust::Hops(2)));
+    assert_eq!((config.client_ip.ipv4_prefix, config.client_ip.ipv6_prefix), (None, Some(56)));
+    let config = check(r#"{"policy":"p","key":[],"on_missing":"deny","on_missing_status":401}"#).unwrap();
+    assert_eq!(checks(&config)[0].on_missing, OnMissing::Deny(401));
+}
+
+/// Each message is one line with this beginning.
+fn begins(table: &[(Result<Config, ConfigError>, &str)]) {
     let mut wrong = Vec::new();
     for (result, beginning) in table {
-        let message = result.expect_err(beginning).to_string();
+        let message = result.as_ref().expect_err(beginning).to_string();
         if !message.starts_with(beginning) || message.contains('\n') {
             wrong.push(format!("{message}\n  instead of\n{beginning}"));
         }

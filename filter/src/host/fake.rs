@@ -26,6 +26,8 @@ pub struct FakeHost {
     pub now: Cell<Duration>,
     pub headers: RefCell<HeaderList>,
     pub source: RefCell<Option<Vec<u8>>>,
+    /// By their paths, joined by spaces.
+    pub attributes: RefCell<BTreeMap<String, Vec<u8>>>,
     pub no_queue: Cell<bool>,
     pub call_error: Cell<Option<HostError>>,
     /// Contexts that `enter` refuses.
@@ -81,6 +83,10 @@ impl Host for FakeHost {
 
     fn source_address(&self) -> Option<Vec<u8>> {
         self.source.borrow().clone()
+    }
+
+    fn attribute(&self, path: &[&str]) -> Option<Vec<u8>> {
+        self.attributes.borrow().get(&path.join(" ")).cloned()
     }
 
     fn wake(&self) -> Result<(), HostError> {

@@ -1,15 +1,29 @@
 //! Keys: takes the parts of each check's key from a request.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
+use crate::client_ip::ClientIpSettings;
+use crate::config::Config;
 use crate::host::{HeaderList, Host};
 use crate::wire::{self, MISSING_PART};
 use crate::{path, rules};
 
+mod attributes;
+mod cost;
 pub mod encode;
+mod fields;
+mod hash;
+mod jwt;
+mod part;
 #[cfg(test)]
 mod tests;
+
+pub use cost::{Cost, CostSource};
+pub use hash::{HashKey, MIN_HASH_KEY};
+pub use jwt::JwtClaim;
+pub use part::{KeyPart, Source};
 
 /// One check of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,25 +32,13 @@ pub struct CheckSpec {
     pub policy: String,
     /// Who or what is limited. No part at all means one bucket for everybody.
     pub key: Vec<KeyPart>,
-    /// How much a request takes, 0 to 1,000,000,000; 0 only looks.
-    pub cost: u64,
+    /// How much a request takes.
+    pub cost: Cost,
     /// What a missing part means.
     pub on_missing: OnMissing,
 }
 
-/// Where one part of a key comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KeyPart {
-    /// The client's address without its port, as Envoy knows it.
-    ClientIp,
-    /// A header, by its name in lower case. `:authority` is taken as rules compare it: see
-    /// [`rules::host`].
-    Header(String),
-    /// A constant, already encoded.
-    Literal(String),
-}
-
-/// What a key part that is missing, empty or ambiguous (a repeated header) means for its check.
+/// What a key part that is missing, empty or ambiguous (such as a repeated header) means for its check.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnMissing {
     /// All such requests share one bucket, distinct from every real value's.
@@ -44,27 +46,41 @@ pub enum OnMissing {
     Bucket,
     /// The check is left out.
     Skip,
-    /// The request is denied.
-    Deny,
+    /// The request is denied, with this status.
+    Deny(u16),
 }
 
 /// What rules and keys look at, read from the host once per request.
 pub struct Facts<'a> {
     host: &'a dyn Host,
+    config: &'a Config,
     headers: HeaderList,
+    path: OnceCell<Option<Vec<u8>>>,
     authority: OnceCell<Option<Vec<u8>>>,
-    client_ip: OnceCell<Option<String>>,
+    client_address: OnceCell<Option<IpAddr>>,
 }
 
 impl<'a> Facts<'a> {
     /// Reads the current request.
-    pub fn read(host: &'a dyn Host) -> Self {
-        Self { host, headers: host.request_headers(), authority: OnceCell::new(), client_ip: OnceCell::new() }
+    pub fn read(host: &'a dyn Host, config: &'a Config) -> Self {
+        Self {
+            host,
+            config,
+            headers: host.request_headers(),
+            path: OnceCell::new(),
+            authority: OnceCell::new(),
+            client_address: OnceCell::new(),
+        }
+    }
+
+    /// All values of a header, in order, empty ones too.
+    pub fn header_values<'b>(&'b self, name: &'b str) -> impl DoubleEndedIterator<Item = &'b [u8]> {
+        self.headers.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_slice())
     }
 
     /// A header's value, if it is there exactly once and not empty.
-    pub fn header(&self, name: &str) -> Option<&[u8]> {
-        let mut values = self.headers.iter().filter(|(n, _)| n == name).map(|(_, v)| v.as_slice());
+    pub fn header<'b>(&'b self, name: &'b str) -> Option<&'b [u8]> {
+        let mut values = self.header_values(name);
         let value = values.next().filter(|value| !value.is_empty());
         if values.next().is_some() { None } else { value }
     }
@@ -74,9 +90,20 @@ impl<'a> Facts<'a> {
         self.header(":method")
     }
 
-    /// The path without its query.
+    /// The path, normalised.
     pub fn path(&self) -> Option<&[u8]> {
-        self.header(":path").map(path::without_query)
+        let read = || self.header(":path").map(|path| self.config.path.normalize(path).into_owned());
+        self.path.get_or_init(read).as_deref()
+    }
+
+    /// The values of a query parameter, decoded.
+    pub fn query_values(&self, name: &str) -> impl Iterator<Item = Cow<'_, [u8]>> {
+        fields::query(self.header(":path").and_then(path::query).unwrap_or_default(), name)
+    }
+
+    /// The values of a cookie.
+    pub fn cookies(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        self.header_values("cookie").flat_map(move |header| fields::cookies(header, name))
     }
 
     /// The host as rules compare it: see [`rules::host`].
@@ -88,36 +115,26 @@ impl<'a> Facts<'a> {
     /// the HTTP status of a gRPC answer is 200.
     pub fn is_grpc(&self) -> bool {
         let kind = self.header("content-type").and_then(|kind| kind.strip_prefix(b"application/grpc"));
-        kind.is_some_and(|rest| rest.first().is_none_or(|&byte| byte == b'+')) && self.path().is_some()
+        kind.is_some_and(|rest| rest.first().is_none_or(|&byte| byte == b'+')) && self.header(":path").is_some()
     }
 
-    fn client_ip(&self) -> Option<&str> {
-        let read = || {
-            let address = String::from_utf8(self.host.source_address()?).ok()?;
-            client_ip(&address)
+    /// The client's address, found as the configuration's `client_ip` says.
+    pub fn client_address(&self) -> Option<IpAddr> {
+        *self.client_address.get_or_init(|| self.resolve(&self.config.client_ip))
+    }
+
+    /// The client's address or network as text, found in this way or as the configuration says.
+    fn client_ip(&self, settings: Option<&ClientIpSettings>) -> Option<String> {
+        let (settings, address) = match settings {
+            Some(settings) => (settings, self.resolve(settings)),
+            None => (&self.config.client_ip, self.client_address()),
         };
-        self.client_ip.get_or_init(read).as_deref()
+        address.map(|address| settings.group(address).to_string())
     }
 
-    fn part(&self, part: &KeyPart) -> Option<String> {
-        match part {
-            KeyPart::ClientIp => self.client_ip().map(str::to_owned),
-            // Spelt in another way, or with another port, it would be another bucket of the client's choice.
-            KeyPart::Header(name) if name == ":authority" => self.host().map(encode::part),
-            KeyPart::Header(name) => self.header(name).map(encode::part),
-            KeyPart::Literal(text) => Some(text.clone()),
-        }
+    fn resolve(&self, settings: &ClientIpSettings) -> Option<IpAddr> {
+        settings.resolve(self.host.source_address().as_deref(), self.header_values("x-forwarded-for"))
     }
-}
-
-/// The address in `address:port`, in its canonical text form: an IPv4 address mapped into IPv6 is the IPv4
-/// address. `None` if it is no IP address, such as that of a Unix socket.
-pub fn client_ip(address: &str) -> Option<String> {
-    let ip = match address.parse::<SocketAddr>() {
-        Ok(address) => address.ip(),
-        Err(_) => address.parse::<IpAddr>().ok()?,
-    };
-    Some(ip.to_canonical().to_string())
 }
 
 /// A request whose key can't be built, where that means it is denied.
@@ -125,6 +142,8 @@ pub fn client_ip(address: &str) -> Option<String> {
 pub struct KeyMissing {
     /// The policy of the check.
     pub policy: String,
+    /// The status to answer with.
+    pub status: u16,
 }
 
 /// Builds the checks of one request. The result may be empty.
@@ -136,16 +155,16 @@ pub fn build(specs: &[&CheckSpec], facts: &Facts<'_>) -> Result<Vec<wire::Check>
     'checks: for spec in specs {
         let mut key = Vec::with_capacity(spec.key.len());
         for part in &spec.key {
-            match (facts.part(part), spec.on_missing) {
+            match (part.read(facts), spec.on_missing) {
                 (Some(value), _) => key.push(value),
                 (None, OnMissing::Bucket) => key.push(MISSING_PART.to_owned()),
                 (None, OnMissing::Skip) => continue 'checks,
-                (None, OnMissing::Deny) => {
-                    return Err(KeyMissing { policy: spec.policy.clone() });
+                (None, OnMissing::Deny(status)) => {
+                    return Err(KeyMissing { policy: spec.policy.clone(), status });
                 }
             }
         }
-        checks.push(wire::Check { policy: spec.policy.clone(), key, cost: spec.cost });
+        checks.push(wire::Check { policy: spec.policy.clone(), key, cost: spec.cost.of(facts) });
     }
     Ok(checks)
 }

@@ -59,14 +59,14 @@ impl Worker {
 
     /// Takes the host's current request, whose number is `context`.
     pub fn request(&mut self, host: &dyn Host, context: u32) -> Start {
-        let facts = Facts::read(host);
+        let facts = Facts::read(host, &self.config);
         let specs = rules::checks(&self.config.rules, &facts);
         let checks = match keys::build(&specs, &facts) {
             Ok(checks) if checks.is_empty() => return Start::Pass,
             Ok(checks) => checks,
             Err(missing) => {
                 host.count(Metric::Denied, 1);
-                host.reply(&answer::key_missing(&missing.policy, facts.is_grpc()));
+                host.reply(&answer::key_missing(&missing.policy, missing.status, facts.is_grpc()));
                 return Start::Stop;
             }
         };

@@ -1,17 +1,31 @@
 #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
 use wasm_bindgen_test::wasm_bindgen_test as test;
 
+mod parts;
+
 use super::encode::part;
-use super::{CheckSpec, Facts, KeyMissing, KeyPart, OnMissing, build, client_ip};
+use super::{CheckSpec, Cost, Facts, KeyMissing, OnMissing, Source, build};
+use crate::config::Config;
 use crate::host::fake::FakeHost;
 use crate::wire::{Check, MISSING_PART};
 
 fn header_check(on_missing: OnMissing) -> CheckSpec {
-    CheckSpec { policy: "p".to_owned(), key: vec![KeyPart::Header("x-id".to_owned())], cost: 1, on_missing }
+    let key = vec![Source::Header("x-id".to_owned()).into()];
+    CheckSpec { policy: "p".to_owned(), key, cost: Cost::Fixed(1), on_missing }
+}
+
+fn plain() -> Config {
+    config("")
+}
+
+/// A configuration with one check, whose key is empty, and these fields beside `rules`.
+fn config(fields: &str) -> Config {
+    let rules = r#"[{"checks":[{"policy":"p","key":[]}]}]"#;
+    Config::parse(format!(r#"{{"sidecar":{{"cluster":"s"}},{fields}"rules":{rules}}}"#).as_bytes()).unwrap()
 }
 
 fn key_of(host: &FakeHost, spec: &CheckSpec) -> Vec<Vec<String>> {
-    let checks = build(&[spec], &Facts::read(host)).unwrap();
+    let checks = build(&[spec], &Facts::read(host, &plain())).unwrap();
     checks.into_iter().map(|check| check.key).collect()
 }
 
@@ -74,22 +88,27 @@ fn missing_empty_and_repeated_headers_are_one_bucket() {
 #[test]
 fn missing_can_skip_or_deny() {
     let host = FakeHost::with(&[]);
-    let (skip, deny) = (header_check(OnMissing::Skip), header_check(OnMissing::Deny));
+    let (skip, deny) = (header_check(OnMissing::Skip), header_check(OnMissing::Deny(403)));
     let bucket = header_check(OnMissing::Bucket);
-    let facts = Facts::read(&host);
+    let config = plain();
+    let facts = Facts::read(&host, &config);
     assert_eq!(build(&[&skip, &bucket], &facts).unwrap().len(), 1);
     assert_eq!(build(&[&skip], &facts), Ok(vec![]));
-    assert_eq!(build(&[&bucket, &deny], &facts), Err(KeyMissing { policy: "p".to_owned() }));
+    assert_eq!(build(&[&bucket, &deny], &facts), Err(KeyMissing { policy: "p".to_owned(), status: 403 }));
     host.set_headers(&[("x-id", b"a")]);
-    assert_eq!(build(&[&skip, &deny], &Facts::read(&host)).unwrap().len(), 2);
+    assert_eq!(build(&[&skip, &deny], &Facts::read(&host, &plain())).unwrap().len(), 2);
 }
 
 #[test]
 fn parts_keep_their_order_and_checks_their_cost() {
     let spec = CheckSpec {
         policy: "p".to_owned(),
-        key: vec![KeyPart::Literal("api".to_owned()), KeyPart::ClientIp, KeyPart::Header(":authority".to_owned())],
-        cost: 7,
+        key: vec![
+            Source::Literal("api".to_owned()).into(),
+            Source::ClientIp(None).into(),
+            Source::Header(":authority".to_owned()).into(),
+        ],
+        cost: Cost::Fixed(7),
         on_missing: OnMissing::Bucket,
     };
     let host = FakeHost::with(&[(":authority", b"A.example.:443")]);
@@ -99,28 +118,14 @@ fn parts_keep_their_order_and_checks_their_cost() {
         key: vec!["api".to_owned(), "192.0.2.1".to_owned(), "a.example".to_owned()],
         cost: 7,
     };
-    assert_eq!(build(&[&spec], &Facts::read(&host)), Ok(vec![check]));
+    assert_eq!(build(&[&spec], &Facts::read(&host, &plain())), Ok(vec![check]));
     let nothing = CheckSpec { key: vec![], ..spec };
     assert_eq!(key_of(&host, &nothing), [Vec::<String>::new()]);
 }
 
 #[test]
-fn client_addresses_lose_their_port() {
-    let table = [
-        ("192.0.2.1:55", Some("192.0.2.1")),
-        ("192.0.2.1", Some("192.0.2.1")),
-        ("[::1]:55", Some("::1")),
-        ("[2001:db8::1]:443", Some("2001:db8::1")),
-        ("2001:db8::1", Some("2001:db8::1")),
-        ("[::ffff:192.0.2.1]:55", Some("192.0.2.1")),
-        ("/run/envoy.sock", None),
-        ("", None),
-        ("192.0.2.1:x", None),
-    ];
-    for (address, ip) in table {
-        assert_eq!(client_ip(address).as_deref(), ip, "{address}");
-    }
-    let spec = CheckSpec { key: vec![KeyPart::ClientIp], ..header_check(OnMissing::Bucket) };
+fn a_peer_without_an_address_is_missing() {
+    let spec = CheckSpec { key: vec![Source::ClientIp(None).into()], ..header_check(OnMissing::Bucket) };
     for source in [None, Some(b"@pipe".to_vec()), Some(b"\xff:1".to_vec())] {
         let host = FakeHost::default();
         *host.source.borrow_mut() = source;
@@ -141,7 +146,7 @@ fn only_what_envoy_takes_for_grpc_is_grpc() {
     ];
     for (kind, grpc) in table {
         let host = FakeHost::with(&[(":path", b"/"), ("content-type", kind)]);
-        assert_eq!(Facts::read(&host).is_grpc(), grpc, "{kind:?}");
+        assert_eq!(Facts::read(&host, &plain()).is_grpc(), grpc, "{kind:?}");
     }
-    assert!(!Facts::read(&FakeHost::with(&[("content-type", b"application/grpc")])).is_grpc());
+    assert!(!Facts::read(&FakeHost::with(&[("content-type", b"application/grpc")]), &plain()).is_grpc());
 }

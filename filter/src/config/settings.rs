@@ -1,0 +1,65 @@
+//! What holds for all rules: `client_ip` and `hash_key`. `path` reads itself.
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+use crate::cidr::Cidr;
+use crate::client_ip::{ClientIpSettings, Trust};
+use crate::keys::{HashKey, MIN_HASH_KEY};
+
+/// A block of addresses.
+pub(super) struct Block(pub Cidr);
+
+impl<'de> Deserialize<'de> for Block {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map(Self).map_err(D::Error::custom)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawClientIp {
+    #[serde(default, deserialize_with = "hops")]
+    trusted_hops: Option<usize>,
+    trusted_cidrs: Option<Vec<Block>>,
+    #[serde(default, deserialize_with = "prefix::<_, 32>")]
+    ipv4_prefix: Option<u8>,
+    #[serde(default, deserialize_with = "prefix::<_, 128>")]
+    ipv6_prefix: Option<u8>,
+}
+
+impl<'de> Deserialize<'de> for ClientIpSettings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = RawClientIp::deserialize(deserializer)?;
+        let trust = match (raw.trusted_hops, raw.trusted_cidrs) {
+            (None, None) => None,
+            (Some(hops), None) => Some(Trust::Hops(hops)),
+            (None, Some(blocks)) if !blocks.is_empty() => {
+                Some(Trust::Cidrs(blocks.into_iter().map(|block| block.0).collect()))
+            }
+            (None, Some(_)) => return Err(D::Error::custom("`trusted_cidrs` needs at least one block")),
+            (Some(_), Some(_)) => {
+                return Err(D::Error::custom("expected one of `trusted_hops` and `trusted_cidrs`, not both"));
+            }
+        };
+        Ok(Self { trust, ipv4_prefix: raw.ipv4_prefix, ipv6_prefix: raw.ipv6_prefix })
+    }
+}
+
+fn hops<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    let hops = super::fields::whole(deserializer, 1..=100)?;
+    Ok(usize::try_from(hops).ok())
+}
+
+fn prefix<'de, D: Deserializer<'de>, const BITS: u8>(deserializer: D) -> Result<Option<u8>, D::Error> {
+    let prefix = super::fields::whole(deserializer, 1..=BITS.into())?;
+    Ok(u8::try_from(prefix).ok())
+}
+
+pub(super) fn hash_key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<HashKey>, D::Error> {
+    let secret = String::deserialize(deserializer)?;
+    // The message must not show it.
+    let key = HashKey::new(secret.as_bytes());
+    let key = key.ok_or_else(|| D::Error::custom(format!("a hash key has at least {MIN_HASH_KEY} bytes")))?;
+    Ok(Some(key))
+}

@@ -1,0 +1,55 @@
+//! Claims of JSON Web Tokens.
+
+use base64::Engine;
+use base64::alphabet::URL_SAFE;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde_json::Value;
+
+use super::{Facts, attributes};
+
+/// Longer tokens are not decoded: whoever needs more has them verified.
+pub const MAX_TOKEN: usize = 16 << 10;
+
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// A claim, and where it is taken from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JwtClaim {
+    /// From what Envoy's `jwt_authn` filter has verified: the path in dynamic metadata, from the namespace on.
+    Verified(Vec<String>),
+    /// From the bearer token as it came: anybody can write anything there.
+    Unverified(Vec<String>),
+}
+
+impl JwtClaim {
+    /// The claim's text. `None` if it is no text, number or truth value.
+    pub(super) fn read(&self, facts: &Facts<'_>) -> Option<Vec<u8>> {
+        match self {
+            Self::Verified(path) => attributes::metadata(facts, path),
+            Self::Unverified(path) => unverified(facts.header("authorization")?, path).map(String::into_bytes),
+        }
+    }
+}
+
+fn unverified(authorization: &[u8], path: &[String]) -> Option<String> {
+    let (scheme, token) = authorization.split_at_checked("Bearer ".len())?;
+    if !scheme.eq_ignore_ascii_case(b"Bearer ") || token.len() > MAX_TOKEN {
+        return None;
+    }
+    let mut parts = token.trim_ascii().split(|&byte| byte == b'.');
+    let (Some(_), Some(payload), Some(_), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return None;
+    };
+    // What can't be decoded is a token without claims, and that is all there is to say about it.
+    let payload: Value = serde_json::from_slice(&BASE64.decode(payload).ok()?).ok()?;
+    match path.iter().try_fold(&payload, |value, name| value.as_object()?.get(name))? {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        // As Envoy's metadata has it, where all numbers are doubles: 1.0 is 1.
+        Value::Number(number) => number.as_f64().map(|number| number.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}

@@ -20,6 +20,10 @@ pub mod path;
 
 pub mod keys;
 
+pub mod spoofed;
+
+pub mod denials;
+
 pub mod batch;
 
 pub mod wire;
@@ -27,6 +31,8 @@ pub mod wire;
 pub mod headers;
 
 pub mod answer;
+
+pub mod denied;
 
 pub mod metrics;
 

@@ -3,20 +3,25 @@
 //! Everything is checked while it is read, so that each error knows the path of its field and its place in
 //! the text.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+use crate::denials::Limits;
+use crate::denied::Denied;
 use crate::headers::Dialect;
 use crate::keys::{CheckSpec, KeyPart, OnMissing, encode};
 use crate::path::PathMatch;
 use crate::rules::{Effect, Match, Rule};
 
+mod answers;
 mod error;
 mod fields;
 #[cfg(test)]
 mod tests;
 
+pub use answers::CorsPreflight;
 pub use error::ConfigError;
 use fields::{Dialects, OneOrMany};
 
@@ -35,6 +40,18 @@ pub struct Config {
     /// How clients are told about their limits: any number of dialects, in this order.
     #[serde(default = "default_headers", deserialize_with = "dialects")]
     pub headers: Vec<Dialect>,
+    /// What denied clients are told, where their rule says nothing else; without it, a JSON problem.
+    #[serde(default, deserialize_with = "answers::denied")]
+    pub denied: Option<Arc<Denied>>,
+    /// Whether CORS preflights are subject to rules.
+    #[serde(default)]
+    pub cors_preflight: CorsPreflight,
+    /// Whether upstreams are told about the limits of allowed requests.
+    #[serde(default)]
+    pub forward_headers: bool,
+    /// How long denials are repeated without asking.
+    #[serde(default = "answers::default_denial_cache", deserialize_with = "answers::denial_cache")]
+    pub denial_cache: Limits,
     /// At least one rule.
     #[serde(deserialize_with = "fields::rules")]
     pub rules: Vec<Rule>,
@@ -128,14 +145,24 @@ struct RawRule {
     checks: Option<Vec<CheckSpec>>,
     #[serde(default)]
     exempt: bool,
+    #[serde(default, deserialize_with = "answers::denied")]
+    denied: Option<Arc<Denied>>,
 }
 
 impl<'de> Deserialize<'de> for Rule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let rule = RawRule::deserialize(deserializer)?;
         let effect = match (rule.checks, rule.exempt) {
-            (Some(checks), false) if !checks.is_empty() => Effect::Check(checks),
+            (Some(mut checks), false) if !checks.is_empty() => {
+                for check in &mut checks {
+                    check.denied.clone_from(&rule.denied);
+                }
+                Effect::Check(checks)
+            }
             (Some(_), false) => return Err(serde::de::Error::custom("`checks` needs at least one check")),
+            (None, true) if rule.denied.is_some() => {
+                return Err(serde::de::Error::custom("an exempt rule denies nobody: it has no `denied`"));
+            }
             (None, true) => Effect::Exempt,
             (Some(_), true) => {
                 return Err(serde::de::Error::custom("a rule has either `checks` or `exempt: true`, not both"));
@@ -208,7 +235,7 @@ fn default_cost() -> u64 {
 impl<'de> Deserialize<'de> for CheckSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let RawCheck { policy, key, cost, on_missing } = RawCheck::deserialize(deserializer)?;
-        Ok(Self { policy, key, cost, on_missing })
+        Ok(Self { policy, key, cost, on_missing, denied: None })
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::cell::OnceCell;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
+use crate::denied::Denied;
 use crate::host::{HeaderList, Host};
 use crate::wire::{self, MISSING_PART};
 use crate::{path, rules};
@@ -22,6 +24,8 @@ pub struct CheckSpec {
     pub cost: u64,
     /// What a missing part means.
     pub on_missing: OnMissing,
+    /// Its rule's answer to a request that it denies.
+    pub denied: Option<Arc<Denied>>,
 }
 
 /// Where one part of a key comes from.
@@ -67,6 +71,18 @@ impl<'a> Facts<'a> {
         let mut values = self.headers.iter().filter(|(n, _)| n == name).map(|(_, v)| v.as_slice());
         let value = values.next().filter(|value| !value.is_empty());
         if values.next().is_some() { None } else { value }
+    }
+
+    /// The names of all headers, in lower case, repeated ones repeatedly.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.headers.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Whether a browser asks beforehand whether it may send a request.
+    pub fn is_preflight(&self) -> bool {
+        self.method() == Some(b"OPTIONS")
+            && self.header("origin").is_some()
+            && self.header("access-control-request-method").is_some()
     }
 
     /// The method.

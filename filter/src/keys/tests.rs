@@ -7,7 +7,13 @@ use crate::host::fake::FakeHost;
 use crate::wire::{Check, MISSING_PART};
 
 fn header_check(on_missing: OnMissing) -> CheckSpec {
-    CheckSpec { policy: "p".to_owned(), key: vec![KeyPart::Header("x-id".to_owned())], cost: 1, on_missing }
+    CheckSpec {
+        policy: "p".to_owned(),
+        key: vec![KeyPart::Header("x-id".to_owned())],
+        cost: 1,
+        on_missing,
+        denied: None,
+    }
 }
 
 fn key_of(host: &FakeHost, spec: &CheckSpec) -> Vec<Vec<String>> {
@@ -91,6 +97,7 @@ fn parts_keep_their_order_and_checks_their_cost() {
         key: vec![KeyPart::Literal("api".to_owned()), KeyPart::ClientIp, KeyPart::Header(":authority".to_owned())],
         cost: 7,
         on_missing: OnMissing::Bucket,
+        denied: None,
     };
     let host = FakeHost::with(&[(":authority", b"A.example.:443")]);
     *host.source.borrow_mut() = Some(b"192.0.2.1:4711".to_vec());

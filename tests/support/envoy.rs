@@ -88,8 +88,8 @@ impl Envoy {
         command.arg("--config-path").arg(file).args(["--concurrency", &options.workers.to_string()]);
         // No shared memory, which Envoys on one machine would otherwise fight over.
         command.args(["--disable-hot-restart", "--log-level", "info"]);
-        // Tests read access logs, and don't wait ten minutes for a listener that was replaced.
-        command.args(["--file-flush-interval-msec", "10", "--drain-time-s", "1"]);
+        // Tests read access logs, and don't keep listeners that were replaced for ten minutes.
+        command.args(["--file-flush-interval-msec", "10", "--drain-time-s", "10"]);
         let process = Process::start("envoy", &mut command, directory.path().join("envoy.log"));
         Self { process, port, admin, client: Client::new(), options: options.clone(), directory }
     }

@@ -191,7 +191,7 @@ async fn claims_of_verified_tokens() {
     rules.push(json!({"match": {"path": {"exact": "/denied"}}, "checks": [
         {"policy": "p", "key": [{"jwt_claim": "sub"}], "on_missing": "deny", "on_missing_status": 401},
     ]}));
-    let mut stack = start(json!(rules), json!({}), |options| options.filters = vec![filter]).await;
+    let mut stack = start(json!(rules), json!({}), |options| options.filters_before = vec![filter]).await;
     let bearer = |name: &str| format!("Bearer {}", fixture[name].as_str().unwrap());
     let (alice, bob) = (bearer("alice"), bearer("bob"));
     for (path, _, alice_has, bob_has) in &claims {
@@ -241,7 +241,7 @@ async fn attributes_and_metadata() {
     rules.push(rule("/text", json!({"metadata": ["test", "x-text"]})));
     rules.push(rule("/number", json!({"metadata": ["test", "x-number"]})));
     rules.push(rule("/namespace", json!({"metadata": ["none", "x-number"]})));
-    let mut stack = start(json!(rules), json!({}), |options| options.filters = vec![filter]).await;
+    let mut stack = start(json!(rules), json!({}), |options| options.filters_before = vec![filter]).await;
 
     let port = stack.envoy().port().to_string();
     for (path, _, text) in &attributes {

@@ -23,6 +23,7 @@ mod config_files;
 mod docs;
 mod exactness;
 mod failures;
+mod gateway;
 mod hostile;
 mod keys;
 mod limits;

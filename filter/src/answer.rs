@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::denied::{Denied, Template};
 use crate::headers::{self, Dialect, Field};
 use crate::wire::Verdict;
 
@@ -15,7 +16,9 @@ pub struct Reply {
     pub status: Status,
     /// Header fields; for gRPC they are its metadata.
     pub headers: Vec<Field>,
-    /// A JSON problem, RFC 9457; for gRPC the message.
+    /// Header fields of the configuration's choice; for HTTP only.
+    pub custom: Vec<(String, String)>,
+    /// A JSON problem, RFC 9457, or a text of the configuration's choice; for gRPC the message.
     pub body: String,
 }
 
@@ -44,6 +47,10 @@ struct Problem<'a> {
 
 /// The answer to a request that a decision denied.
 pub fn denied(verdicts: &[Verdict], dialects: &[Dialect], grpc: bool) -> Reply {
+    denied_with(429, verdicts, dialects, grpc)
+}
+
+fn denied_with(status: u16, verdicts: &[Verdict], dialects: &[Dialect], grpc: bool) -> Reply {
     let shown = headers::shown(verdicts, false);
     let violated: Vec<&str> = verdicts
         .iter()
@@ -65,7 +72,7 @@ pub fn denied(verdicts: &[Verdict], dialects: &[Dialect], grpc: bool) -> Reply {
     let problem = Problem {
         r#type: QUOTA_EXCEEDED,
         title: "Request cannot be satisfied as assigned quota has been exceeded",
-        status: 429,
+        status,
         detail: &detail,
         violated_policies: &violated,
         retry_after_ms: shown.and_then(|verdict| verdict.retry_after_ms),
@@ -73,12 +80,41 @@ pub fn denied(verdicts: &[Verdict], dialects: &[Dialect], grpc: bool) -> Reply {
     reply(&problem, Status::GrpcResourceExhausted, fields, grpc)
 }
 
+/// The same with what the configuration says instead. gRPC has its own, whose parts clients know the meaning of.
+/// `policy` is the one of the verdict that is shown, as the filter knows it.
+pub fn denied_as(
+    denied: Option<&Denied>,
+    policy: &str,
+    verdicts: &[Verdict],
+    dialects: &[Dialect],
+    grpc: bool,
+) -> Reply {
+    let retry_after = headers::shown(verdicts, false).and_then(headers::retry_after);
+    let reply = denied_with(denied.map_or(429, |denied| denied.status), verdicts, dialects, grpc);
+    customised(reply, denied, policy, retry_after)
+}
+
+fn customised(mut reply: Reply, denied: Option<&Denied>, policy: &str, retry_after: Option<u64>) -> Reply {
+    let (Some(denied), Status::Http(_)) = (denied, reply.status) else { return reply };
+    if let Some((body, content_type)) = &denied.body {
+        reply.headers.retain(|(name, _)| *name != "content-type");
+        reply.headers.push(("content-type", content_type.clone()));
+        reply.body = body.fill(policy, retry_after);
+    }
+    let fill = |(name, value): &(String, Template)| (name.clone(), value.fill(policy, retry_after));
+    reply.custom = denied.headers.iter().map(fill).collect();
+    reply
+}
+
 /// The answer to a request that lacks what a policy's key is made of, where that means it is denied. With another
-/// status than 429, Envoy finds the gRPC status that goes with it.
-pub fn key_missing(policy: &str, status: u16, grpc: bool) -> Reply {
+/// status than 429 it is not about limits: what is configured for denials does not apply, and Envoy finds the gRPC
+/// status that goes with it.
+pub fn key_missing(denied: Option<&Denied>, policy: &str, status: u16, grpc: bool) -> Reply {
     let detail = format!(
         "Policy \"{policy}\" can't tell whose request this is: what it looks at is missing, empty or ambiguous."
     );
+    let denied = denied.filter(|_| status == 429);
+    let status = denied.map_or(status, |denied| denied.status);
     let title = match status {
         400 => "Bad Request",
         401 => "Unauthorized",
@@ -89,10 +125,11 @@ pub fn key_missing(policy: &str, status: u16, grpc: bool) -> Reply {
     };
     let problem =
         Problem { r#type: "about:blank", title, status, detail: &detail, violated_policies: &[], retry_after_ms: None };
-    if status != 429 {
+    if status != 429 && denied.is_none() {
         return reply(&problem, Status::Http(status), Vec::new(), false);
     }
-    reply(&problem, Status::GrpcResourceExhausted, vec![("x-envoy-ratelimited", "true".to_owned())], grpc)
+    let fields = vec![("x-envoy-ratelimited", "true".to_owned())];
+    customised(reply(&problem, Status::GrpcResourceExhausted, fields, grpc), denied, policy, None)
 }
 
 /// The answer to a request that could not be decided, where that means it is denied.
@@ -110,17 +147,18 @@ pub fn undecided(grpc: bool) -> Reply {
 
 fn reply(problem: &Problem<'_>, grpc_status: Status, mut headers: Vec<Field>, grpc: bool) -> Reply {
     if grpc {
-        return Reply { status: grpc_status, headers, body: problem.detail.to_owned() };
+        return Reply { status: grpc_status, headers, custom: Vec::new(), body: problem.detail.to_owned() };
     }
     headers.push(("content-type", "application/problem+json".to_owned()));
     // Strings and numbers always serialise; the status alone would do.
     let body = serde_json::to_string(problem).unwrap_or_default();
-    Reply { status: Status::Http(problem.status), headers, body }
+    Reply { status: Status::Http(problem.status), headers, custom: Vec::new(), body }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{QUOTA_EXCEEDED, Reply, Status, denied, key_missing, undecided};
+    use super::{QUOTA_EXCEEDED, Reply, Status, denied, denied_as, key_missing, undecided};
+    use crate::denied::{Denied, Template};
     use crate::headers::Dialect;
     use crate::wire::Verdict;
     #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
@@ -186,7 +224,7 @@ mod tests {
         assert_eq!(value(&reply, "retry-after"), Some("1"));
         assert_eq!(value(&reply, "content-type"), None);
         assert_eq!(undecided(true).status, Status::GrpcUnavailable);
-        assert_eq!(key_missing("b", 429, true).status, Status::GrpcResourceExhausted);
+        assert_eq!(key_missing(None, "b", 429, true).status, Status::GrpcResourceExhausted);
     }
 
     #[test]
@@ -195,16 +233,57 @@ mod tests {
         assert_eq!(reply.status, Status::Http(503));
         assert_eq!(value(&reply, "content-type"), Some("application/problem+json"));
         assert_eq!(value(&reply, "x-envoy-ratelimited"), None);
-        let reply = key_missing("b", 429, false);
+        let reply = key_missing(None, "b", 429, false);
         assert_eq!(reply.status, Status::Http(429));
         assert_eq!(value(&reply, "x-envoy-ratelimited"), Some("true"));
         assert_eq!(value(&reply, "retry-after"), None);
         assert!(reply.body.contains("\\\"b\\\""), "{}", reply.body);
         for grpc in [false, true] {
-            let reply = key_missing("b", 401, grpc);
+            let reply = key_missing(None, "b", 401, grpc);
             assert_eq!(reply.status, Status::Http(401));
             assert_eq!(value(&reply, "x-envoy-ratelimited"), None);
             assert!(reply.body.contains("Unauthorized"), "{}", reply.body);
         }
+    }
+
+    fn text(text: &str) -> Template {
+        Template::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_configured_answer_stands_in_for_the_default() {
+        let custom = Denied {
+            status: 503,
+            body: Some((text("{policy} {retry_after}"), "text/html".to_owned())),
+            headers: vec![("x-why".to_owned(), text("{policy}"))],
+        };
+        let verdicts = [verdict("b", false, Some(1500))];
+        let reply = denied_as(Some(&custom), "mine", &verdicts, &[Dialect::Ietf], false);
+        assert_eq!(reply.status, Status::Http(503));
+        assert_eq!(reply.body, "mine 2");
+        assert_eq!(reply.custom, [("x-why".to_owned(), "mine".to_owned())]);
+        let types: Vec<_> = reply.headers.iter().filter(|(name, _)| *name == "content-type").collect();
+        assert_eq!(types, [&("content-type", "text/html".to_owned())]);
+        // What is promised of every denial stays.
+        assert_eq!(value(&reply, "retry-after"), Some("2"));
+        assert_eq!(value(&reply, "x-envoy-ratelimited"), Some("true"));
+        assert_eq!(value(&reply, "ratelimit"), Some(r#""b";r=0;t=1"#));
+
+        let reply = key_missing(Some(&custom), "mine", 429, false);
+        assert_eq!((reply.status, reply.body.as_str()), (Status::Http(503), "mine "));
+        // A gRPC client understands its own status only.
+        let grpc = denied_as(Some(&custom), "mine", &verdicts, &[Dialect::Ietf], true);
+        assert_eq!(grpc, denied(&verdicts, &[Dialect::Ietf], true));
+    }
+
+    #[test]
+    fn a_status_alone_changes_the_problem_too() {
+        let custom = Denied { status: 503, body: None, headers: Vec::new() };
+        let reply = denied_as(Some(&custom), "b", &[verdict("b", false, Some(1))], &[], false);
+        assert_eq!(reply.status, Status::Http(503));
+        let body: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
+        assert_eq!((&body["status"], &body["violated-policies"]), (&503.into(), &serde_json::json!(["b"])));
+        let verdicts = [verdict("b", false, Some(1))];
+        assert_eq!(denied_as(None, "b", &verdicts, &[], false), denied(&verdicts, &[], false));
     }
 }

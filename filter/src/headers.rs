@@ -86,6 +86,11 @@ fn seconds(ms: u64) -> u64 {
     ms.div_ceil(1000)
 }
 
+/// A text as it can stand in any header: what is not printable ASCII becomes `?`.
+pub fn plain(text: &str) -> String {
+    text.chars().map(|char| if matches!(char, ' '..='~') { char } else { '?' }).collect()
+}
+
 /// A string of a structured field. What such a string can't hold becomes `?`.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);

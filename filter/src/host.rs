@@ -75,6 +75,18 @@ pub trait Host {
     /// When there is no such cluster or the callout failed at once: no answer will come.
     fn call(&self, call: Call<'_>) -> Result<u32, HostError>;
 
+    /// Removes every copy of a header from the current request.
+    fn remove_request_header(&self, name: &str);
+
+    /// Puts one header on the entered request, in place of any of that name. Only before it is resumed.
+    fn put_request_header(&self, name: &str, value: &str);
+
+    /// A property that this filter, or another instance of it, set on the current request.
+    fn property(&self, name: &str) -> Option<Vec<u8>>;
+
+    /// Sets a property of the entered, or the current, request, for access logs to read.
+    fn set_property(&self, name: &str, value: &str);
+
     /// Makes `context`, a request, the one that [`resume`](Self::resume) and [`reply`](Self::reply)
     /// work on.
     ///

@@ -26,6 +26,10 @@ pub mod cidr;
 
 pub mod keys;
 
+pub mod spoofed;
+
+pub mod denials;
+
 pub mod batch;
 
 pub mod wire;
@@ -33,6 +37,8 @@ pub mod wire;
 pub mod headers;
 
 pub mod answer;
+
+pub mod denied;
 
 pub mod metrics;
 

@@ -9,6 +9,8 @@ pub enum Metric {
     Allowed,
     /// Requests denied, by a decision or for a missing key part.
     Denied,
+    /// Those of them that were denied from memory, without asking the sidecar.
+    DeniedLocally,
     /// Requests that could not be decided and were let through.
     FailedOpen,
     /// Requests that could not be decided and were answered with an error.
@@ -25,9 +27,10 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Allowed,
         Self::Denied,
+        Self::DeniedLocally,
         Self::FailedOpen,
         Self::FailedClosed,
         Self::Callouts,
@@ -41,6 +44,7 @@ impl Metric {
         match self {
             Self::Allowed => "sluice_allowed",
             Self::Denied => "sluice_denied",
+            Self::DeniedLocally => "sluice_denied_locally",
             Self::FailedOpen => "sluice_failed_open",
             Self::FailedClosed => "sluice_failed_closed",
             Self::Callouts => "sluice_callouts",

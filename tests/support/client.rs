@@ -20,6 +20,12 @@ impl Client {
         Self(hyper_util::client::legacy::Client::builder(TokioExecutor::new()).build_http())
     }
 
+    /// A client with a new connection for each request.
+    pub fn without_pool() -> Self {
+        let mut builder = hyper_util::client::legacy::Client::builder(TokioExecutor::new());
+        Self(builder.pool_max_idle_per_host(0).build_http())
+    }
+
     /// `GET`, which must be answered.
     pub async fn get(&self, port: u16, path: &str, headers: &[(&str, &str)]) -> Answer {
         let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
@@ -39,6 +45,16 @@ impl Client {
     pub async fn is_ready(&self, port: u16, path: &str) -> bool {
         let request = Request::get(url(port, path)).body(Body::empty()).unwrap();
         self.send(request).await.is_ok_and(|answer| answer.is_allowed())
+    }
+
+    /// A request without a body, which must be answered.
+    pub async fn request(&self, method: &str, port: u16, path: &str, headers: &[(&str, &str)]) -> Answer {
+        let mut request = Request::builder().method(method).uri(url(port, path));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::empty()).unwrap();
+        self.send(request).await.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
     /// `POST`, which must be answered.

@@ -14,6 +14,14 @@ pub struct EnvoyOptions {
     pub workers: u32,
     /// The plugin's configuration.
     pub plugin: Value,
+    /// Further instances of the plugin behind the first, in the same VM, each with its own configuration.
+    pub more_plugins: Vec<Value>,
+    /// HTTP filters behind the plugin.
+    pub filters: Vec<Value>,
+    /// Fields of the connection manager.
+    pub manager: Value,
+    /// Whether the listener comes from a file that [`Envoy::push`] replaces.
+    pub dynamic: bool,
     /// The ports of the sidecars in the cluster `sluice`; none is an empty cluster.
     pub sidecars: Vec<u16>,
     /// The upstream's port. Without one Envoy itself answers 200.
@@ -21,9 +29,7 @@ pub struct EnvoyOptions {
     /// Envoy's own limit is 60 KiB for all headers together.
     pub max_request_headers_kb: u32,
     /// HTTP filters in front of Sluice.
-    pub filters: Vec<Value>,
-    /// Fields of the HTTP connection manager that are to be others.
-    pub manager: Value,
+    pub filters_before: Vec<Value>,
 }
 
 impl Default for EnvoyOptions {
@@ -32,11 +38,14 @@ impl Default for EnvoyOptions {
         Self {
             workers: 1,
             plugin: Value::Null,
+            more_plugins: Vec::new(),
+            filters: Vec::new(),
+            filters_before: Vec::new(),
+            manager: json!({}),
+            dynamic: false,
             sidecars: Vec::new(),
             upstream: None,
             max_request_headers_kb: 60,
-            filters: Vec::new(),
-            manager: json!({}),
         }
     }
 }
@@ -48,7 +57,8 @@ pub struct Envoy {
     port: Port,
     admin: Port,
     client: Client,
-    _directory: TempDir,
+    options: EnvoyOptions,
+    directory: TempDir,
 }
 
 impl Envoy {
@@ -70,18 +80,36 @@ impl Envoy {
 
     fn launch(options: &EnvoyOptions) -> Self {
         let (port, admin, directory) = (Port::free(), Port::free(), TempDir::new().unwrap());
-        let config = directory.path().join("envoy.json");
-        std::fs::write(&config, configure(options, port.number(), admin.number()).to_string()).unwrap();
+        let file = directory.path().join("envoy.json");
+        let mut config = configure(options, port.number(), admin.number());
+        if options.dynamic {
+            let lds = move_listener_out(&mut config, directory.path());
+            std::fs::write(directory.path().join(LISTENERS), lds.to_string()).unwrap();
+        }
+        std::fs::write(&file, config.to_string()).unwrap();
         let mut command = Command::new(tool("envoy"));
-        command.arg("--config-path").arg(config).args(["--concurrency", &options.workers.to_string()]);
+        command.arg("--config-path").arg(file).args(["--concurrency", &options.workers.to_string()]);
         // No shared memory, which Envoys on one machine would otherwise fight over.
         command.args(["--disable-hot-restart", "--log-level", "info"]);
+        // Tests read access logs, and don't keep listeners that were replaced for ten minutes.
+        command.args(["--file-flush-interval-msec", "10", "--drain-time-s", "10"]);
         let process = Process::start("envoy", &mut command, directory.path().join("envoy.log"));
-        Self { process, port, admin, client: Client::new(), _directory: directory }
+        Self { process, port, admin, client: Client::new(), options: options.clone(), directory }
     }
 
     pub fn port(&self) -> u16 {
         self.port.number()
+    }
+
+    /// Replaces the listener by one with another plugin configuration, as a control plane does.
+    pub fn push(&self, plugin: &Value) {
+        assert!(self.options.dynamic, "the listener is fixed");
+        let options = EnvoyOptions { plugin: plugin.clone(), ..self.options.clone() };
+        let mut config = configure(&options, self.port(), self.admin.number());
+        let lds = move_listener_out(&mut config, self.directory.path());
+        let new = self.directory.path().join("listeners.new");
+        std::fs::write(&new, lds.to_string()).unwrap();
+        std::fs::rename(new, self.directory.path().join(LISTENERS)).unwrap(); // at once, as Envoy wants it
     }
 
     pub async fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
@@ -132,12 +160,44 @@ pub fn filter(bootstrap: &mut Value) -> &mut Value {
     &mut manager(bootstrap)["http_filters"][0]["typed_config"]["config"]
 }
 
+/// The file of a dynamic listener.
+const LISTENERS: &str = "listeners.json";
+
+/// Makes the listener one that Envoy finds in a file, and returns what is in it.
+fn move_listener_out(bootstrap: &mut Value, directory: &Path) -> Value {
+    let mut listener = bootstrap["static_resources"]["listeners"][0].take();
+    bootstrap["static_resources"]["listeners"] = json!([]);
+    bootstrap["node"] = json!({"id": "test", "cluster": "test"});
+    let path = directory.join(LISTENERS);
+    bootstrap["dynamic_resources"] =
+        json!({"lds_config": {"resource_api_version": "V3", "path_config_source": {"path": path}}});
+    listener["@type"] = "type.googleapis.com/envoy.config.listener.v3.Listener".into();
+    json!({"resources": [listener]})
+}
+
 fn configure(options: &EnvoyOptions, port: u16, admin: u16) -> Value {
     let mut config = bootstrap("envoy/envoy.yaml", plugin());
     config["admin"]["address"] = address(admin);
     config["static_resources"]["listeners"][0]["address"] = address(port);
     filter(&mut config)["configuration"]["value"] = options.plugin.to_string().into();
+    let first = manager(&mut config)["http_filters"][0].clone();
     let manager = manager(&mut config);
+    let filters = manager["http_filters"].as_array_mut().unwrap();
+    for (index, filter) in options.filters.iter().enumerate() {
+        filters.insert(1 + index, filter.clone());
+    }
+    for (index, plugin) in options.more_plugins.iter().enumerate() {
+        let (mut another, name) = (first.clone(), format!("sluice-{index}"));
+        let config = &mut another["typed_config"]["config"];
+        config["configuration"]["value"] = plugin.to_string().into();
+        config["name"] = name.as_str().into();
+        config["root_id"] = name.as_str().into();
+        another["name"] = name.into();
+        filters.insert(1 + index, another);
+    }
+    for (field, value) in options.manager.as_object().unwrap() {
+        manager[field.as_str()] = value.clone();
+    }
     manager["max_request_headers_kb"] = options.max_request_headers_kb.into();
     if options.upstream.is_none() {
         let route = &mut manager["route_config"]["virtual_hosts"][0]["routes"][0];
@@ -146,11 +206,8 @@ fn configure(options: &EnvoyOptions, port: u16, admin: u16) -> Value {
             "direct_response": {"status": 200, "body": {"inline_string": "hello"}},
         });
     }
-    for (name, value) in options.manager.as_object().unwrap() {
-        manager[name] = value.clone();
-    }
     // In front of Sluice, so from here on it is no longer the first.
-    manager["http_filters"].as_array_mut().unwrap().splice(..0, options.filters.iter().cloned());
+    manager["http_filters"].as_array_mut().unwrap().splice(..0, options.filters_before.iter().cloned());
     for cluster in config["static_resources"]["clusters"].as_array_mut().unwrap() {
         let ports = match cluster["name"].as_str().unwrap() {
             "sluice" => options.sidecars.clone(),

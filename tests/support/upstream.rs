@@ -1,4 +1,4 @@
-//! An upstream that remembers what reached it.
+//! An upstream that remembers what reached it, and takes WebSockets, whose bytes it sends back.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -6,15 +6,19 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use axum::serve::ListenerExt;
+use hyper_util::rt::TokioIo;
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// One request's body, as it arrived.
+/// One request, as it arrived.
 #[derive(Debug, Clone)]
 pub struct Seen {
+    pub path: String,
+    pub headers: HeaderMap,
     pub length: usize,
     pub sha256: [u8; 32],
 }
@@ -65,9 +69,22 @@ impl Drop for Upstream {
     }
 }
 
-async fn handle(State(record): State<Arc<Mutex<Record>>>, request: Request) -> StatusCode {
-    let body = to_bytes(request.into_body(), usize::MAX).await.unwrap();
-    let seen = Seen { length: body.len(), sha256: Sha256::digest(&body).into() };
+async fn handle(State(record): State<Arc<Mutex<Record>>>, mut request: Request) -> Response {
+    let upgrade = request.headers().contains_key(header::UPGRADE).then(|| hyper::upgrade::on(&mut request));
+    let (parts, body) = request.into_parts();
+    let body = if upgrade.is_some() { Vec::new() } else { to_bytes(body, usize::MAX).await.unwrap().to_vec() };
+    let seen = Seen {
+        path: parts.uri.to_string(),
+        headers: parts.headers,
+        length: body.len(),
+        sha256: Sha256::digest(&body).into(),
+    };
     record.lock().unwrap().requests.push(seen);
-    StatusCode::OK
+    let Some(upgrade) = upgrade else { return StatusCode::OK.into_response() };
+    tokio::spawn(async move {
+        let (mut reader, mut writer) = tokio::io::split(TokioIo::new(upgrade.await.unwrap()));
+        let _ = tokio::io::copy(&mut reader, &mut writer).await; // until either side ends it
+    });
+    let headers = [(header::UPGRADE, "websocket"), (header::CONNECTION, "upgrade")];
+    (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
 }

@@ -4,8 +4,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::denied::Denied;
 use crate::headers::Field;
 use crate::wire;
 
@@ -28,8 +30,19 @@ pub struct Slot {
     pub context: u32,
     /// Whether it wants a gRPC answer.
     pub grpc: bool,
+    /// What was asked, in the order of the verdicts.
+    pub asked: Asked,
     /// Where it stands.
     pub state: State,
+}
+
+/// The checks of a request, and what its client is told if one of them denies.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// The checks.
+    pub checks: Vec<wire::Check>,
+    /// For each check the answer of its rule, if it has one.
+    pub denied: Vec<Option<Arc<Denied>>>,
 }
 
 /// Where a request stands.

@@ -5,11 +5,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::{Batch, MAX_BYTES, MAX_CHECKS, Slot, SlotRef, State};
+use super::{Asked, Batch, MAX_BYTES, MAX_CHECKS, Slot, SlotRef, State};
 use crate::wire::{Check, CheckBody, Request};
 
 fn slot(context: u32) -> SlotRef {
-    Rc::new(RefCell::new(Slot { context, grpc: false, state: State::Waiting }))
+    Rc::new(RefCell::new(Slot { context, grpc: false, asked: Asked::default(), state: State::Waiting }))
 }
 
 fn request(checks: usize, part: &str) -> Request {

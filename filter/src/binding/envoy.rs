@@ -106,6 +106,24 @@ impl Host for Envoy {
             .map_err(error)
     }
 
+    fn remove_request_header(&self, name: &str) {
+        let _ = hostcalls::remove_map_value(MapType::HttpRequestHeaders, name); // it is Ok or panics
+    }
+
+    fn put_request_header(&self, name: &str, value: &str) {
+        let _ = hostcalls::set_map_value(MapType::HttpRequestHeaders, name, Some(value)); // it is Ok or panics
+    }
+
+    fn property(&self, name: &str) -> Option<Vec<u8>> {
+        hostcalls::get_property(vec![name]).ok().flatten()
+    }
+
+    fn set_property(&self, name: &str, value: &str) {
+        // One name, not a path: Envoy makes of it the key of a filter state, and the parts of a path would be
+        // separated by a byte that no access-log format can hold. It is Ok or panics.
+        let _ = hostcalls::set_property(vec![name], Some(value.as_bytes()));
+    }
+
     fn enter(&self, context: u32) -> Result<(), HostError> {
         hostcalls::set_effective_context(context).map_err(error)
     }
@@ -117,7 +135,8 @@ impl Host for Envoy {
     fn reply(&self, reply: &Reply) {
         let grpc = match reply.status {
             Status::Http(status) => {
-                let headers = reply.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                let own = reply.custom.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+                let headers = reply.headers.iter().map(|(name, value)| (*name, value.as_str())).chain(own).collect();
                 let _ = hostcalls::send_http_response(status.into(), headers, Some(reply.body.as_bytes()));
                 return; // it is Ok or panics
             }

@@ -48,7 +48,7 @@ impl<'de> Deserialize<'de> for CheckSpec {
             (RawOnMissing::Bucket, None) => OnMissing::Bucket,
             (RawOnMissing::Skip, None) => OnMissing::Skip,
         };
-        Ok(Self { policy: raw.policy, key: raw.key, cost: raw.cost, on_missing })
+        Ok(Self { policy: raw.policy, key: raw.key, cost: raw.cost, on_missing, denied: None })
     }
 }
 

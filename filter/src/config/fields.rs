@@ -52,7 +52,7 @@ pub(super) fn timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Dura
         .ok_or_else(|| D::Error::custom("expected a duration from 1ms to 10s, such as \"50ms\" or \"1s\""))
 }
 
-fn duration(text: &str) -> Option<Duration> {
+pub(super) fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at(text.find(|char: char| !char.is_ascii_digit())?);
     let number = number.parse().ok()?;
     match unit {
@@ -143,7 +143,7 @@ impl<'de> Deserialize<'de> for CookieName {
 }
 
 /// A token of HTTP, RFC 9110 section 5.6.2.
-fn is_token(text: &str) -> bool {
+pub(super) fn is_token(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_allowed)
 }

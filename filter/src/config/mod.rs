@@ -3,16 +3,20 @@
 //! Everything is checked while it is read, so that each error knows the path of its field and its place in
 //! the text.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
 use crate::client_ip::ClientIpSettings;
+use crate::denials::Limits;
+use crate::denied::Denied;
 use crate::headers::Dialect;
 use crate::keys::{CheckSpec, HashKey};
 use crate::path::PathSettings;
 use crate::rules::{Effect, Match, Rule};
 
+mod answers;
 mod checks;
 mod error;
 mod fields;
@@ -22,6 +26,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use answers::CorsPreflight;
 pub use error::ConfigError;
 use fields::Dialects;
 
@@ -49,6 +54,18 @@ pub struct Config {
     /// The key of all digests. There is one if any key part wants it.
     #[serde(default, deserialize_with = "settings::hash_key")]
     pub hash_key: Option<HashKey>,
+    /// What denied clients are told, where their rule says nothing else; without it, a JSON problem.
+    #[serde(default, deserialize_with = "answers::denied")]
+    pub denied: Option<Arc<Denied>>,
+    /// Whether CORS preflights are subject to rules.
+    #[serde(default)]
+    pub cors_preflight: CorsPreflight,
+    /// Whether upstreams are told about the limits of allowed requests.
+    #[serde(default)]
+    pub forward_headers: bool,
+    /// How long denials are repeated without asking.
+    #[serde(default = "answers::default_denial_cache", deserialize_with = "answers::denial_cache")]
+    pub denial_cache: Limits,
     /// At least one rule.
     #[serde(deserialize_with = "fields::rules")]
     pub rules: Vec<Rule>,
@@ -143,14 +160,24 @@ struct RawRule {
     checks: Option<Vec<CheckSpec>>,
     #[serde(default)]
     exempt: bool,
+    #[serde(default, deserialize_with = "answers::denied")]
+    denied: Option<Arc<Denied>>,
 }
 
 impl<'de> Deserialize<'de> for Rule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let rule = RawRule::deserialize(deserializer)?;
         let effect = match (rule.checks, rule.exempt) {
-            (Some(checks), false) if !checks.is_empty() => Effect::Check(checks),
+            (Some(mut checks), false) if !checks.is_empty() => {
+                for check in &mut checks {
+                    check.denied.clone_from(&rule.denied);
+                }
+                Effect::Check(checks)
+            }
             (Some(_), false) => return Err(serde::de::Error::custom("`checks` needs at least one check")),
+            (None, true) if rule.denied.is_some() => {
+                return Err(serde::de::Error::custom("an exempt rule denies nobody: it has no `denied`"));
+            }
             (None, true) => Effect::Exempt,
             (Some(_), true) => {
                 return Err(serde::de::Error::custom("a rule has either `checks` or `exempt: true`, not both"));

@@ -38,6 +38,10 @@ pub struct FakeHost {
     pub did: RefCell<Vec<Did>>,
     pub warnings: RefCell<Vec<String>>,
     pub counts: RefCell<BTreeMap<Metric, i64>>,
+    pub removed: RefCell<Vec<String>>,
+    /// Headers put on requests, with the request's number.
+    pub put: RefCell<Vec<(u32, String, String)>>,
+    pub properties: RefCell<BTreeMap<(u32, String), String>>,
 }
 
 impl FakeHost {
@@ -61,6 +65,11 @@ impl FakeHost {
     /// A metric's value.
     pub fn counted(&self, metric: Metric) -> i64 {
         self.counts.borrow().get(&metric).copied().unwrap_or(0)
+    }
+
+    /// A property of one request.
+    pub fn property_of(&self, context: u32, name: &str) -> Option<String> {
+        self.properties.borrow().get(&(context, name.to_owned())).cloned()
     }
 
     fn note(&self, did: Did) {
@@ -113,6 +122,22 @@ impl Host for FakeHost {
         let token = self.tokens.get();
         self.note(Did::Call { token, body: call.body.to_owned() });
         Ok(token)
+    }
+
+    fn remove_request_header(&self, name: &str) {
+        self.removed.borrow_mut().push(name.to_owned());
+    }
+
+    fn put_request_header(&self, name: &str, value: &str) {
+        self.put.borrow_mut().push((self.context.get(), name.to_owned(), value.to_owned()));
+    }
+
+    fn property(&self, name: &str) -> Option<Vec<u8>> {
+        self.property_of(self.context.get(), name).map(String::into_bytes)
+    }
+
+    fn set_property(&self, name: &str, value: &str) {
+        self.properties.borrow_mut().insert((self.context.get(), name.to_owned()), value.to_owned());
     }
 
     fn enter(&self, context: u32) -> Result<(), HostError> {

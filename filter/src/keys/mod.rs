@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::client_ip::ClientIpSettings;
 use crate::config::Config;
+use crate::denied::Denied;
 use crate::host::{HeaderList, Host};
 use crate::wire::{self, MISSING_PART};
 use crate::{path, rules};
@@ -36,6 +38,8 @@ pub struct CheckSpec {
     pub cost: Cost,
     /// What a missing part means.
     pub on_missing: OnMissing,
+    /// Its rule's answer to a request that it denies.
+    pub denied: Option<Arc<Denied>>,
 }
 
 /// What a key part that is missing, empty or ambiguous (such as a repeated header) means for its check.
@@ -83,6 +87,18 @@ impl<'a> Facts<'a> {
         let mut values = self.header_values(name);
         let value = values.next().filter(|value| !value.is_empty());
         if values.next().is_some() { None } else { value }
+    }
+
+    /// The names of all headers, in lower case, repeated ones repeatedly.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.headers.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Whether a browser asks beforehand whether it may send a request.
+    pub fn is_preflight(&self) -> bool {
+        self.method() == Some(b"OPTIONS")
+            && self.header("origin").is_some()
+            && self.header("access-control-request-method").is_some()
     }
 
     /// The method.

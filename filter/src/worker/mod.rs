@@ -2,21 +2,27 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::answer::{self, Reply};
-use crate::batch::{Batch, Member, Slot, SlotRef, State};
-use crate::config::{Config, OnError};
+use crate::batch::{Asked, Batch, Member, Slot, SlotRef, State};
+use crate::config::{Config, CorsPreflight, OnError};
+use crate::denials::Denials;
+use crate::denied::Denied;
 use crate::headers::{self, Field};
 use crate::host::{Call, Host, HostError};
-use crate::keys::{self, Facts};
+use crate::keys::{self, Facts, KeyMissing};
 use crate::metrics::{Metric, Tally};
-use crate::rules;
 use crate::throttle::{Failure, Throttle};
-use crate::wire::{CheckAnswer, Decision, Entry, Request};
+use crate::wire::{CheckAnswer, Decision, Entry, Request, Verdict};
+use crate::{rules, spoofed};
 
+mod outcome;
 #[cfg(test)]
 mod tests;
+
+use outcome::{Outcome, mark, remove_spoofed};
 
 /// How often deadlines are looked at while a request waits.
 pub const TICK: Duration = Duration::from_millis(10);
@@ -46,6 +52,7 @@ pub struct CallAnswer {
 pub struct Worker {
     config: Config,
     batch: Batch,
+    denials: Denials,
     ticking: bool,
     tally: Tally,
     throttle: Throttle,
@@ -54,23 +61,42 @@ pub struct Worker {
 impl Worker {
     /// A worker with nothing to do.
     pub fn new(config: Config) -> Self {
-        Self { config, batch: Batch::default(), ticking: false, tally: Tally::default(), throttle: Throttle::default() }
+        Self {
+            denials: Denials::new(config.denial_cache),
+            config,
+            batch: Batch::default(),
+            ticking: false,
+            tally: Tally::default(),
+            throttle: Throttle::default(),
+        }
     }
 
     /// Takes the host's current request, whose number is `context`.
     pub fn request(&mut self, host: &dyn Host, context: u32) -> Start {
         let facts = Facts::read(host, &self.config);
-        let specs = rules::checks(&self.config.rules, &facts);
-        let checks = match keys::build(&specs, &facts) {
-            Ok(checks) if checks.is_empty() => return Start::Pass,
-            Ok(checks) => checks,
-            Err(missing) => {
+        remove_spoofed(host, &facts);
+        if self.config.cors_preflight == CorsPreflight::Exempt && facts.is_preflight() {
+            return Start::Pass;
+        }
+        let grpc = facts.is_grpc();
+        let asked = match self.asked(&facts) {
+            Ok(asked) if asked.checks.is_empty() => return Start::Pass,
+            Ok(asked) => asked,
+            Err((KeyMissing { policy, status }, denied)) => {
                 host.count(Metric::Denied, 1);
-                host.reply(&answer::key_missing(&missing.policy, missing.status, facts.is_grpc()));
+                mark(host, Outcome::Denied, Some(&policy));
+                host.reply(&answer::key_missing(denied.as_deref(), &policy, status, grpc));
                 return Start::Stop;
             }
         };
-        let slot = Slot { context, grpc: facts.is_grpc(), state: State::Waiting };
+        if let Some(reply) = self.denied_locally(host, &asked, grpc) {
+            host.count(Metric::Denied, 1);
+            host.count(Metric::DeniedLocally, 1);
+            host.reply(&reply);
+            return Start::Stop;
+        }
+        let request = Request { checks: asked.checks, refundable: false };
+        let slot = Slot { context, grpc, asked: Asked::default(), state: State::Waiting };
         let slot = Rc::new(RefCell::new(slot));
 
         if self.batch.is_sent()
@@ -80,16 +106,59 @@ impl Worker {
             return self.fail_at_once(host, &slot);
         }
         let timeout = self.config.sidecar.timeout;
-        if let Err(error) = self.batch.join(&slot, &Request { checks, refundable: false }, || host.now() + timeout) {
+        if let Err(error) = self.batch.join(&slot, &request, || host.now() + timeout) {
             self.throttle.warn(host, Failure::Wake, || format!("can't write a request: {error}"));
             return self.fail_at_once(host, &slot);
         }
+        slot.borrow_mut().asked = Asked { checks: request.checks, denied: asked.denied };
         self.tally.add(Metric::Pending, 1);
         if !self.ticking {
             host.tick_every(TICK);
             self.ticking = true;
         }
         Start::Wait(slot)
+    }
+
+    /// The checks of a request.
+    fn asked(&self, facts: &Facts<'_>) -> Result<Asked, (KeyMissing, Option<Arc<Denied>>)> {
+        let mut asked = Asked::default();
+        for spec in rules::checks(&self.config.rules, facts) {
+            let denied = spec.denied.as_ref().or(self.config.denied.as_ref());
+            // One at a time, because a check may be left out.
+            for check in keys::build(&[spec], facts).map_err(|missing| (missing, denied.cloned()))? {
+                asked.checks.push(check);
+                asked.denied.push(denied.cloned());
+            }
+        }
+        Ok(asked)
+    }
+
+    /// The answer to a request of which some check would be denied as it was a moment ago.
+    fn denied_locally(&mut self, host: &dyn Host, asked: &Asked, grpc: bool) -> Option<Reply> {
+        if self.denials.is_empty() {
+            return None;
+        }
+        let now = host.now();
+        let mut known = Asked::default();
+        let mut verdicts = Vec::new();
+        for (check, denied) in asked.checks.iter().zip(&asked.denied) {
+            if let Some(verdict) = self.denials.find(check, now) {
+                verdicts.push(verdict);
+                known.checks.push(check.clone());
+                known.denied.push(denied.clone());
+            }
+        }
+        (!verdicts.is_empty()).then(|| self.denial(host, &known, &verdicts, grpc))
+    }
+
+    /// The answer to a denied request, which is marked as such.
+    fn denial(&self, host: &dyn Host, asked: &Asked, verdicts: &[Verdict], grpc: bool) -> Reply {
+        let shown = headers::shown(verdicts, false);
+        let index = shown.and_then(|shown| verdicts.iter().position(|verdict| std::ptr::eq(verdict, shown)));
+        let policy = index.and_then(|index| asked.checks.get(index)).map(|check| check.policy.as_str());
+        let denied = index.and_then(|index| asked.denied.get(index)).and_then(Option::as_deref);
+        mark(host, Outcome::Denied, policy);
+        answer::denied_as(denied, policy.unwrap_or_default(), verdicts, &self.config.headers, grpc)
     }
 
     /// Sends everything that waits to be sent.
@@ -104,8 +173,9 @@ impl Worker {
     pub fn answered(&mut self, host: &dyn Host, token: u32, answer: Option<CallAnswer>) {
         let Some(members) = self.batch.take_sent(token) else { return };
         if let Some(entries) = self.decisions(host, &members, answer) {
+            let now = host.now();
             for (member, entry) in members.iter().zip(entries) {
-                self.settle(host, member, entry);
+                self.settle(host, member, entry, now);
             }
         } else {
             self.tally.add(Metric::CalloutsFailed, 1);
@@ -206,17 +276,21 @@ impl Worker {
         fits.then_some(entries)
     }
 
-    fn settle(&mut self, host: &dyn Host, member: &Member, entry: Entry) {
+    fn settle(&mut self, host: &dyn Host, member: &Member, entry: Entry, now: Duration) {
         let Some(slot) = member.waiting() else { return };
         match entry {
             Entry::Decided(Decision { allowed: true, checks }) => {
                 let shown = headers::shown(&checks, true);
                 let fields = shown.map(|verdict| headers::fields(verdict, &self.config.headers));
-                self.resume(host, &slot, fields.unwrap_or_default(), Metric::Allowed);
+                self.resume(host, &slot, fields.unwrap_or_default(), Outcome::Allowed, shown);
             }
             Entry::Decided(Decision { allowed: false, checks }) => {
-                let reply = answer::denied(&checks, &self.config.headers, slot.borrow().grpc);
-                self.reply(host, &slot, &reply, Metric::Denied);
+                self.denials.remember(&slot.borrow().asked.checks, &checks, now);
+                if self.leave(host, &slot, State::Answered) {
+                    let slot = slot.borrow();
+                    host.reply(&self.denial(host, &slot.asked, &checks, slot.grpc));
+                    self.tally.add(Metric::Denied, 1);
+                }
             }
             Entry::Refused { error } => {
                 self.throttle.warn(host, Failure::Refused, || {
@@ -235,10 +309,13 @@ impl Worker {
 
     fn fail_one(&mut self, host: &dyn Host, slot: &SlotRef) {
         match self.config.on_error {
-            OnError::Allow => self.resume(host, slot, Vec::new(), Metric::FailedOpen),
+            OnError::Allow => self.resume(host, slot, Vec::new(), Outcome::FailedOpen, None),
             OnError::Deny => {
-                let reply = answer::undecided(slot.borrow().grpc);
-                self.reply(host, slot, &reply, Metric::FailedClosed);
+                if self.leave(host, slot, State::Answered) {
+                    mark(host, Outcome::FailedClosed, None);
+                    host.reply(&answer::undecided(slot.borrow().grpc));
+                    self.tally.add(Metric::FailedClosed, 1);
+                }
             }
         }
     }
@@ -248,27 +325,34 @@ impl Worker {
         match self.config.on_error {
             OnError::Allow => {
                 host.count(Metric::FailedOpen, 1);
+                mark(host, Outcome::FailedOpen, None);
                 Start::Pass
             }
             OnError::Deny => {
                 host.count(Metric::FailedClosed, 1);
+                mark(host, Outcome::FailedClosed, None);
                 host.reply(&answer::undecided(slot.borrow().grpc));
                 Start::Stop
             }
         }
     }
 
-    fn resume(&mut self, host: &dyn Host, slot: &SlotRef, fields: Vec<Field>, metric: Metric) {
+    fn resume(
+        &mut self,
+        host: &dyn Host,
+        slot: &SlotRef,
+        fields: Vec<Field>,
+        outcome: Outcome,
+        shown: Option<&Verdict>,
+    ) {
         if self.leave(host, slot, State::Resumed(fields)) {
+            mark(host, outcome, None);
+            if let Some(verdict) = shown.filter(|_| self.config.forward_headers) {
+                host.put_request_header(spoofed::POLICY, &headers::plain(&verdict.policy));
+                host.put_request_header(spoofed::REMAINING, &verdict.remaining.to_string());
+            }
             host.resume();
-            self.tally.add(metric, 1);
-        }
-    }
-
-    fn reply(&mut self, host: &dyn Host, slot: &SlotRef, reply: &Reply, metric: Metric) {
-        if self.leave(host, slot, State::Answered) {
-            host.reply(reply);
-            self.tally.add(metric, 1);
+            self.tally.add(outcome.metric(), 1);
         }
     }
 

@@ -13,6 +13,8 @@ use crate::host::HostError;
 use crate::host::fake::{Did, FakeHost};
 use crate::metrics::Metric;
 
+mod answers;
+
 fn worker_with(more: &str) -> Worker {
     let config = format!(
         r#"{{"sidecar":{{"cluster":"sluice"}},{more}
@@ -299,13 +301,13 @@ fn a_missing_key_part_can_deny_without_asking() {
 fn grpc_clients_get_grpc_statuses() {
     let (mut worker, host) = (worker_with(r#""on_error":"deny","#), FakeHost::default());
     host.set_headers(&[(":path", b"/s/m"), ("x-id", b"a"), ("content-type", b"application/grpc+proto")]);
-    for (context, answer) in [(1, Some(answer(&[entry(false)]))), (2, None)] {
+    for (context, answer) in [(1, None), (2, Some(answer(&[entry(false)])))] {
         let start = worker.request(&host, context);
         worker.wake_up(&host);
         host.take();
         worker.answered(&host, context, answer);
         drop(start);
-        let wanted = [Status::GrpcResourceExhausted, Status::GrpcUnavailable][context as usize - 1];
+        let wanted = [Status::GrpcUnavailable, Status::GrpcResourceExhausted][context as usize - 1];
         assert_eq!(statuses(&host.take()), [(context, wanted)]);
     }
 }

@@ -11,7 +11,7 @@ use crate::wire::{Check, MISSING_PART};
 
 fn header_check(on_missing: OnMissing) -> CheckSpec {
     let key = vec![Source::Header("x-id".to_owned()).into()];
-    CheckSpec { policy: "p".to_owned(), key, cost: Cost::Fixed(1), on_missing }
+    CheckSpec { policy: "p".to_owned(), key, cost: Cost::Fixed(1), on_missing, denied: None }
 }
 
 fn plain() -> Config {
@@ -110,6 +110,7 @@ fn parts_keep_their_order_and_checks_their_cost() {
         ],
         cost: Cost::Fixed(7),
         on_missing: OnMissing::Bucket,
+        denied: None,
     };
     let host = FakeHost::with(&[(":authority", b"A.example.:443")]);
     *host.source.borrow_mut() = Some(b"192.0.2.1:4711".to_vec());

@@ -1,0 +1,195 @@
+//! The fields about what clients and upstreams are told: `denied`, `cors_preflight`, `denial_cache`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::fields::{duration, is_token};
+use crate::denials::Limits;
+use crate::denied::{Denied, Template};
+
+/// The longest a denial may be repeated without asking.
+const MAX_AGE: Duration = Duration::from_secs(60);
+const ENTRIES: RangeInclusive<u64> = 1..=1_000_000;
+
+/// Names that are no free choice: HTTP's own, and those of every denial.
+const TAKEN: [&str; 6] =
+    ["connection", "content-length", "retry-after", "transfer-encoding", "x-envoy-ratelimited", "upgrade"];
+
+/// Whether CORS preflights are subject to rules. Browsers send them by themselves, and count a denial as a
+/// forbidden request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CorsPreflight {
+    /// They pass uncounted.
+    #[default]
+    Exempt,
+    /// They are requests like any other.
+    Check,
+}
+
+pub(super) fn default_denial_cache() -> Limits {
+    Limits { max_age: Duration::from_secs(1), entries: 10_000 }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawLimits {
+    #[serde(default = "default_max_age", deserialize_with = "max_age")]
+    max_age: Duration,
+    #[serde(default = "default_entries", deserialize_with = "entries")]
+    entries: usize,
+}
+
+fn default_max_age() -> Duration {
+    default_denial_cache().max_age
+}
+
+fn default_entries() -> usize {
+    default_denial_cache().entries
+}
+
+pub(super) fn denial_cache<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Limits, D::Error> {
+    let RawLimits { max_age, entries } = RawLimits::deserialize(deserializer)?;
+    Ok(Limits { max_age, entries })
+}
+
+/// A duration, or 0 without a unit.
+fn max_age<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    struct MaxAge;
+
+    impl Visitor<'_> for MaxAge {
+        type Value = Duration;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a duration up to 60s, such as \"500ms\" or \"1s\", or 0 for none")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Duration, E> {
+            if text == "0" {
+                return Ok(Duration::ZERO);
+            }
+            let age = duration(text).filter(|age| *age <= MAX_AGE);
+            age.ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+        }
+
+        fn visit_u64<E: Error>(self, number: u64) -> Result<Duration, E> {
+            if number == 0 { Ok(Duration::ZERO) } else { Err(E::invalid_value(Unexpected::Unsigned(number), &self)) }
+        }
+
+        fn visit_f64<E: Error>(self, number: f64) -> Result<Duration, E> {
+            if number == 0.0 { Ok(Duration::ZERO) } else { Err(E::invalid_value(Unexpected::Float(number), &self)) }
+        }
+    }
+
+    deserializer.deserialize_any(MaxAge)
+}
+
+fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    let entries = f64::deserialize(deserializer)?;
+    whole(entries, &ENTRIES)
+        .and_then(|entries| usize::try_from(entries).ok())
+        .ok_or_else(|| D::Error::custom("expected a whole number from 1 to 1000000"))
+}
+
+/// A whole number. Envoy hands numbers over as doubles, so that one may arrive as `429.0`.
+fn whole(number: f64, range: &RangeInclusive<u64>) -> Option<u64> {
+    #[allow(clippy::cast_precision_loss)] // the ranges here are exact
+    let fits = number.fract() == 0.0 && (*range.start() as f64..=*range.end() as f64).contains(&number);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // just looked at
+    fits.then_some(number as u64)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawDenied {
+    #[serde(default = "default_status", deserialize_with = "status")]
+    status: u16,
+    #[serde(default, deserialize_with = "body")]
+    body: Option<Template>,
+    #[serde(default, deserialize_with = "content_type")]
+    content_type: Option<String>,
+    #[serde(default, deserialize_with = "headers")]
+    headers: Vec<(String, Template)>,
+}
+
+fn default_status() -> u16 {
+    429
+}
+
+pub(super) fn denied<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Arc<Denied>>, D::Error> {
+    let RawDenied { status, body, content_type, headers } = RawDenied::deserialize(deserializer)?;
+    let body = match (body, content_type) {
+        (Some(body), content_type) => {
+            Some((body, content_type.unwrap_or_else(|| "text/plain; charset=utf-8".to_owned())))
+        }
+        (None, None) => None,
+        (None, Some(_)) => return Err(D::Error::custom("`content_type` is that of `body`, which is missing")),
+    };
+    Ok(Some(Arc::new(Denied { status, body, headers })))
+}
+
+fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
+    let status = f64::deserialize(deserializer)?;
+    [429, 503]
+        .into_iter()
+        .find(|known| f64::from(*known).total_cmp(&status).is_eq())
+        .ok_or_else(|| D::Error::custom("expected 429 or 503"))
+}
+
+fn body<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Template>, D::Error> {
+    Template::parse(&String::deserialize(deserializer)?).map(Some).map_err(D::Error::custom)
+}
+
+fn content_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.contains('/') && is_value(&text) {
+        Ok(Some(text))
+    } else {
+        Err(D::Error::custom("expected a media type, such as \"application/json\""))
+    }
+}
+
+fn headers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, Template)>, D::Error> {
+    let headers = BTreeMap::<HeaderName, HeaderValue>::deserialize(deserializer)?;
+    Ok(headers.into_iter().map(|(name, value)| (name.0, value.0)).collect())
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct HeaderName(String);
+
+impl<'de> Deserialize<'de> for HeaderName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?.to_ascii_lowercase();
+        if !is_token(&name) {
+            Err(D::Error::custom("this is no header name"))
+        } else if name == "content-type" {
+            Err(D::Error::custom("`content-type` has a field of its own, `content_type`"))
+        } else if TAKEN.contains(&name.as_str()) || crate::spoofed::is_ours(&name) {
+            Err(D::Error::custom(format!("`{name}` is not for configuration to set")))
+        } else {
+            Ok(Self(name))
+        }
+    }
+}
+
+struct HeaderValue(Template);
+
+impl<'de> Deserialize<'de> for HeaderValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = String::deserialize(deserializer)?;
+        if !is_value(&value) {
+            return Err(D::Error::custom("a header's value is made of printable ASCII"));
+        }
+        Template::parse(&value).map(Self).map_err(D::Error::custom)
+    }
+}
+
+fn is_value(text: &str) -> bool {
+    text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
+}

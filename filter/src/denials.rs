@@ -1,0 +1,129 @@
+//! The denial cache: a denial is repeated, without asking again, until the time at which it may no longer be one.
+//!
+//! Only what denied by itself is kept, and never for longer than the sidecar told the client to wait: who comes back
+//! as told is asked about.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Write;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::wire::{Check, Verdict};
+
+#[cfg(test)]
+mod tests;
+
+/// How denials are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// For how long at most; zero keeps none.
+    pub max_age: Duration,
+    /// How many at most.
+    pub entries: usize,
+}
+
+#[derive(Debug)]
+struct Denial {
+    cost: u64,
+    arrived: Duration,
+    until: Duration,
+    verdict: Verdict,
+}
+
+/// The denials that one worker remembers.
+#[derive(Debug)]
+pub struct Denials {
+    limits: Limits,
+    denials: HashMap<Rc<str>, Denial>,
+    /// The same names, in the order in which they came in.
+    order: VecDeque<Rc<str>>,
+    /// A name under construction: looking one up allocates nothing.
+    name: String,
+}
+
+impl Denials {
+    /// No denials yet.
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, denials: HashMap::new(), order: VecDeque::new(), name: String::new() }
+    }
+
+    /// How many are kept, those that are over included.
+    pub fn len(&self) -> usize {
+        self.denials.len()
+    }
+
+    /// Whether there is none, so that nobody need look at the clock.
+    pub fn is_empty(&self) -> bool {
+        self.denials.is_empty()
+    }
+
+    /// Remembers what of a denied request denied it. `verdicts` has one entry per check, and arrived at `now`.
+    pub fn remember(&mut self, checks: &[Check], verdicts: &[Verdict], now: Duration) {
+        for (check, verdict) in checks.iter().zip(verdicts) {
+            // Of two equal keys in one request the second is decided after the first: its denial says nothing
+            // about a request that has only one of them.
+            let alone = || checks.iter().filter(|c| c.policy == check.policy && c.key == check.key).count() == 1;
+            if !verdict.allowed && !verdict.shadow && alone() {
+                self.keep(check, verdict, now);
+            }
+        }
+    }
+
+    fn keep(&mut self, check: &Check, verdict: &Verdict, now: Duration) {
+        let told = verdict.retry_after_ms.map_or(Duration::MAX, Duration::from_millis);
+        let age = told.min(self.limits.max_age);
+        if age.is_zero() {
+            return;
+        }
+        let denial = Denial { cost: check.cost, arrived: now, until: now + age, verdict: verdict.clone() };
+        write_name(&mut self.name, check);
+        if let Some(known) = self.denials.get_mut(self.name.as_str()) {
+            // That of a smaller cost says more.
+            if known.until <= now || denial.cost <= known.cost {
+                *known = denial;
+            }
+            return;
+        }
+        while let Some(oldest) = self.order.front() {
+            let is_over = self.denials.get(oldest).is_none_or(|denial| denial.until <= now);
+            if !is_over && self.denials.len() < self.limits.entries {
+                break;
+            }
+            self.denials.remove(oldest);
+            self.order.pop_front();
+        }
+        let name: Rc<str> = self.name.as_str().into();
+        self.order.push_back(Rc::clone(&name));
+        self.denials.insert(name, denial);
+    }
+
+    /// The verdict of a denial that this check would repeat, its times as they are `now`.
+    pub fn find(&mut self, check: &Check, now: Duration) -> Option<Verdict> {
+        write_name(&mut self.name, check);
+        let denial = self.denials.get(self.name.as_str())?;
+        if now >= denial.until || check.cost < denial.cost {
+            return None;
+        }
+        // Whole milliseconds, rounded down: what is left is never too little.
+        let elapsed = u64::try_from(now.saturating_sub(denial.arrived).as_millis()).unwrap_or(u64::MAX);
+        let left = |ms: u64| ms.saturating_sub(elapsed);
+        let mut verdict = denial.verdict.clone();
+        // More than was denied has to wait longer, but never longer than until nothing is taken any more.
+        let told = if check.cost == denial.cost {
+            verdict.retry_after_ms
+        } else {
+            verdict.retry_after_ms.map(|ms| ms.max(verdict.reset_ms))
+        };
+        verdict.retry_after_ms = told.map(left);
+        verdict.reset_ms = left(verdict.reset_ms);
+        Some(verdict)
+    }
+}
+
+/// A name that no other policy and key have: each part stands behind its length.
+fn write_name(name: &mut String, check: &Check) {
+    name.clear();
+    for part in std::iter::once(&check.policy).chain(&check.key) {
+        let _ = write!(name, "{}:{part}", part.len()); // a String takes everything
+    }
+}

@@ -25,7 +25,8 @@ fn files_in_envoy() {
 
 #[test]
 fn examples_in_documents() {
-    let documents = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "envoy/README.md", "lua/README.md"];
+    let documents =
+        ["README.md", "docs/filter.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "envoy/README.md", "lua/README.md"];
     let mut blocks = Vec::new();
     for name in documents {
         let Ok(text) = std::fs::read_to_string(repository().join(name)) else { continue };

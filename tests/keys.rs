@@ -105,39 +105,68 @@ async fn digests_hide_api_keys() {
     stack.assert_invariants(&[SECRET, "sk-live", HASH_KEY]).await;
 }
 
-/// Envoy with `use_remote_address`, as at the edge: it has added its peer to the header before the filter sees it.
+/// Envoy with `use_remote_address`, as at the edge: it has added its peer to the header before the filter sees it, or
+/// its own address where the peer is on the same machine, as here.
 #[tokio::test(flavor = "multi_thread")]
 async fn forwarded_addresses_at_the_edge() {
-    let hops = json!({"client_ip": {"trusted_hops": 2}});
-    let cidrs = json!({"client_ip": {"trusted_cidrs": ["127.0.0.0/8", "10.0.0.0/8"], "ipv4_prefix": 24}});
-    let strangers = json!({"client_ip": {"trusted_cidrs": ["10.0.0.0/8"]}});
     let rules = json!([
         rule("/peer", json!("client_ip")),
-        rule("/hops", hops),
-        rule("/cidrs", cidrs),
-        rule("/strangers", strangers),
+        rule("/hops", json!({"client_ip": {"trusted_hops": 2}})),
+        rule("/strangers", json!({"client_ip": {"trusted_cidrs": ["10.0.0.0/8"]}})),
         {"match": {"client_ip": "203.0.113.0/24"}, "checks": [{"policy": "p", "key": [{"literal": "match"}]}]},
     ]);
-    let mut stack = start(rules, json!({"client_ip": {"trusted_hops": 1}}), |_| ()).await;
+    let mut stack = start(rules, json!({}), |_| ()).await;
     let table = [
         ("/peer", "203.0.113.9", "127.0.0.1"),
         ("/hops", "203.0.113.9", "203.0.113.9"),
         ("/hops", "198.51.100.1, 203.0.113.10:99", "203.0.113.10"),
         ("/hops", "garbage", "127.0.0.1"),
-        ("/cidrs", "198.51.100.7, 10.1.1.1", "198.51.100.0/24"),
-        ("/cidrs", "192.0.2.1, 198.51.101.7, , 10.1.1.1, 10.2.2.2", "198.51.101.0/24"),
         ("/strangers", "198.51.102.7", "127.0.0.1"),
     ];
-    for (path, forwarded, client) in table {
-        get(&stack, path, &[("x-forwarded-for", forwarded)]).await;
-        let keys = stack.redis.keys();
-        let path = path.trim_start_matches('/');
-        assert!(keys.iter().any(|key| key.contains(path) && key.contains(client)), "{path} {client}: {keys:?}");
-    }
+    assert_clients(&stack, &table).await;
     // Several lines are one list. The last entry is the one that counts, Envoy's own aside.
     get(&stack, "/hops", &[("x-forwarded-for", "198.51.100.1"), ("x-forwarded-for", "203.0.113.77")]).await;
     assert!(stack.redis.keys().iter().any(|key| key.contains("203.0.113.77")), "{:?}", stack.redis.keys());
     assert!(!stack.redis.keys().iter().any(|key| key.contains("match")), "{:?}", stack.redis.keys());
+    stack.assert_invariants(&[]).await;
+}
+
+async fn assert_clients(stack: &Stack, table: &[(&str, &str, &str)]) {
+    for (path, forwarded, client) in table {
+        get(stack, path, &[("x-forwarded-for", forwarded)]).await;
+        let keys = stack.redis.keys();
+        let path = path.trim_start_matches('/');
+        // The sidecar escapes the slash of a prefix.
+        let client = client.replace('/', "%2F");
+        let is_it = |key: &String| key.contains(path) && key.ends_with(&format!(",{client}"));
+        assert!(keys.iter().any(is_it), "{path} {client}: {keys:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forwarded_addresses_from_trusted_proxies() {
+    let rules = json!([
+        rule("/cidrs", json!("client_ip")),
+        rule("/wide", json!({"client_ip": {"ipv4_prefix": 24}})),
+        {"match": {"client_ip": "203.0.113.0/24"}, "checks": [{"policy": "p", "key": [{"literal": "match"}]}]},
+    ]);
+    let fields = json!({"client_ip": {"trusted_cidrs": ["127.0.0.0/8", "10.0.0.0/8"]}});
+    let mut stack = start(rules, fields, |options| options.manager = json!({"skip_xff_append": true})).await;
+    let table = [
+        ("/cidrs", "198.51.100.7", "198.51.100.7"),
+        ("/cidrs", "192.0.2.1, 198.51.101.7, , 10.1.1.1, 10.2.2.2", "198.51.101.7"),
+        ("/cidrs", "198.51.100.9, garbage", "127.0.0.1"),
+        ("/cidrs", "10.1.1.1", "10.1.1.1"),
+        ("/wide", "198.51.102.7, 10.1.1.1", "198.51.102.0/24"),
+        ("/wide", "203.0.113.7, 2001:db8:1:2::3", "2001:db8:1:2::/64"),
+    ];
+    // Colons are escaped in a Redis key.
+    let table = table.map(|(path, forwarded, client)| (path, forwarded, client.replace(':', "%3A")));
+    let table: Vec<_> = table.iter().map(|(path, forwarded, client)| (*path, *forwarded, client.as_str())).collect();
+    assert_clients(&stack, &table).await;
+    assert!(!stack.redis.keys().iter().any(|key| key.contains("match")), "{:?}", stack.redis.keys());
+    get(&stack, "/", &[("x-forwarded-for", "203.0.113.7, 10.1.1.1")]).await;
+    assert!(stack.redis.keys().iter().any(|key| key.contains("match")), "{:?}", stack.redis.keys());
     stack.assert_invariants(&[]).await;
 }
 
@@ -228,7 +257,7 @@ async fn attributes_and_metadata() {
     let attributes = [
         ("/mtls", json!("connection.mtls"), "false"),
         ("/port", json!(["destination", "port"]), "@port@"),
-        ("/protocol", json!("request.protocol"), "HTTP/1.1"),
+        ("/protocol", json!("request.protocol"), "HTTP%2F1.1"),
         ("/none", json!("connection.tls_version"), "%missing"),
         ("/nonsense", json!("no.such.attribute"), "%missing"),
         ("/below", json!("request.protocol.x"), "%missing"),

@@ -146,7 +146,7 @@ fn answers_can_be_configured() {
 /// Each with the beginning of its message.
 #[test]
 fn errors_name_field_and_place() {
-    let table = [
+    let table = vec![
         (Config::parse(b""), "it is empty"),
         (Config::parse(b" \n"), "it is empty"),
         (Config::parse(b"\n5\n\x03\x12\x1a"), "it is binary"),
@@ -332,7 +332,7 @@ fn errors_in_matches_and_settings_name_field_and_place() {
         (matches(r#"{"path":{"template":"/{"}}"#), "rules[0].match.path: a placeholder is a whole segment"),
         (matches(r#"{"host":"*.*"}"#), "rules[0].match.host: a wildcard can only be"),
         (matches(r#"{"host":"*."}"#), "rules[0].match.host: this is no host"),
-        (matches(r#"{"headers":{"a b":{"exact":"x"}}}"#), "rules[0].match.headers: this is no header name"),
+        (matches(r#"{"headers":{"a b":{"exact":"x"}}}"#), "rules[0].match.headers.a b: this is no header name"),
         (matches(r#"{"headers":{"a":{}}}"#), "rules[0].match.headers.a: expected one of `exact`, `present` and"),
         (matches(r#"{"headers":{"a":{"regex":"["}}}"#), "rules[0].match.headers.a.regex: this is no regular"),
         (matches(r#"{"query":{"a":{"eq":"x"}}}"#), "rules[0].match.query.a.eq: unknown field"),

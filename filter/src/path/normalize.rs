@@ -35,7 +35,7 @@ impl PathSettings {
     ///
     /// The order is that of a server that cuts parameters off first, as Java's do: `/a/..;/b` is `/b`. Slashes
     /// are merged before `..` is resolved, as in nginx: `/a//../b` is `/b`.
-    pub fn normalize<'a>(self, raw: &'a [u8]) -> Cow<'a, [u8]> {
+    pub fn normalize(self, raw: &[u8]) -> Cow<'_, [u8]> {
         let path = super::without_query(raw);
         if path.first() != Some(&b'/') || self.is_normal(path) {
             return Cow::Borrowed(path);
@@ -98,7 +98,7 @@ impl PathSettings {
         !pairs && (path.len() == 1 || path.last() != Some(&b'/'))
     }
 
-    fn segment<'a>(self, raw: &'a [u8]) -> Cow<'a, [u8]> {
+    fn segment(self, raw: &[u8]) -> Cow<'_, [u8]> {
         let raw = if self.params { raw.split(|&byte| byte == b';').next().unwrap_or_default() } else { raw };
         if !self.decode || raw.iter().all(|&byte| byte != b'%' && byte.is_ascii_graphic()) {
             return Cow::Borrowed(raw);

@@ -104,10 +104,11 @@ fn a_path_has_one_spelling() {
 
 #[test]
 fn each_difference_can_be_made_to_matter() {
+    type Pairs = &'static [(&'static str, &'static str)];
     let on = PathSettings::default();
     let off =
         PathSettings { decode: false, merge_slashes: false, dot_segments: false, trailing_slash: false, params: false };
-    let table: [(&str, PathSettings, &[(&str, &str)]); 6] = [
+    let table: [(&str, PathSettings, Pairs); 6] = [
         ("decode", PathSettings { decode: false, ..on }, &[("/%61;x/%2e/\u{e9}/", "/%61/%2e/\u{e9}")]),
         (
             "merge_slashes",

@@ -34,7 +34,7 @@ struct Denial {
 #[derive(Debug)]
 pub struct Denials {
     limits: Limits,
-    denials: HashMap<Rc<str>, Denial>,
+    known: HashMap<Rc<str>, Denial>,
     /// The same names, in the order in which they came in.
     order: VecDeque<Rc<str>>,
     /// A name under construction: looking one up allocates nothing.
@@ -44,17 +44,17 @@ pub struct Denials {
 impl Denials {
     /// No denials yet.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, denials: HashMap::new(), order: VecDeque::new(), name: String::new() }
+        Self { limits, known: HashMap::new(), order: VecDeque::new(), name: String::new() }
     }
 
     /// How many are kept, those that are over included.
     pub fn len(&self) -> usize {
-        self.denials.len()
+        self.known.len()
     }
 
     /// Whether there is none, so that nobody need look at the clock.
     pub fn is_empty(&self) -> bool {
-        self.denials.is_empty()
+        self.known.is_empty()
     }
 
     /// Remembers what of a denied request denied it. `verdicts` has one entry per check, and arrived at `now`.
@@ -77,30 +77,30 @@ impl Denials {
         }
         let denial = Denial { cost: check.cost, arrived: now, until: now + age, verdict: verdict.clone() };
         write_name(&mut self.name, check);
-        if let Some(known) = self.denials.get_mut(self.name.as_str()) {
+        if let Some(old) = self.known.get_mut(self.name.as_str()) {
             // That of a smaller cost says more.
-            if known.until <= now || denial.cost <= known.cost {
-                *known = denial;
+            if old.until <= now || denial.cost <= old.cost {
+                *old = denial;
             }
             return;
         }
         while let Some(oldest) = self.order.front() {
-            let is_over = self.denials.get(oldest).is_none_or(|denial| denial.until <= now);
-            if !is_over && self.denials.len() < self.limits.entries {
+            let is_over = self.known.get(oldest).is_none_or(|denial| denial.until <= now);
+            if !is_over && self.known.len() < self.limits.entries {
                 break;
             }
-            self.denials.remove(oldest);
+            self.known.remove(oldest);
             self.order.pop_front();
         }
         let name: Rc<str> = self.name.as_str().into();
         self.order.push_back(Rc::clone(&name));
-        self.denials.insert(name, denial);
+        self.known.insert(name, denial);
     }
 
     /// The verdict of a denial that this check would repeat, its times as they are `now`.
     pub fn find(&mut self, check: &Check, now: Duration) -> Option<Verdict> {
         write_name(&mut self.name, check);
-        let denial = self.denials.get(self.name.as_str())?;
+        let denial = self.known.get(self.name.as_str())?;
         if now >= denial.until || check.cost < denial.cost {
             return None;
         }

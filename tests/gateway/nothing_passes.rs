@@ -23,11 +23,11 @@ async fn of_a_denied_request_no_later_filter_and_no_upstream_sees_anything() {
     })
     .await;
     let (client, port) = (Client::new(), stack.envoy().port());
-    let counted = "behind.http_local_rate_limit.enabled";
+    let passed = "behind.http_local_rate_limit.enabled";
 
     let answer = client.request("GET", port, "/", &[("x-tenant-id", "acme")]).await;
     assert!(answer.is_allowed(), "{answer:?}");
-    assert_eq!((stack.envoy().stat(counted).await, upstream.requests().len()), (1, 1));
+    assert_eq!((stack.envoy().stat(passed).await, upstream.requests().len()), (1, 1));
 
     // First by the sidecar's word, then from memory.
     for _ in 0..3 {
@@ -37,6 +37,6 @@ async fn of_a_denied_request_no_later_filter_and_no_upstream_sees_anything() {
         }
     }
     assert!(stack.metric("denied_locally").await > 0);
-    assert_eq!((stack.envoy().stat(counted).await, upstream.requests().len()), (1, 1));
+    assert_eq!((stack.envoy().stat(passed).await, upstream.requests().len()), (1, 1));
     stack.assert_invariants(&[]).await;
 }

@@ -1,4 +1,4 @@
-//! WebSockets: the handshake is a request, and what flows after it is nobody's business.
+//! A `WebSocket`'s handshake is a request like any other, and what flows after it is nobody's business.
 
 use axum::body::Bytes;
 use axum::http::{Method, Request};

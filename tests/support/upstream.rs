@@ -1,4 +1,4 @@
-//! An upstream that remembers what reached it, and takes WebSockets, whose bytes it sends back.
+//! An upstream that remembers what reached it, and sends back what comes over a `WebSocket`.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

@@ -14,7 +14,7 @@ use crate::denials::Limits;
 use crate::denied::{Denied, Template};
 
 /// The longest a denial may be repeated without asking.
-const MAX_AGE: Duration = Duration::from_secs(60);
+const MAX_AGE: Duration = Duration::from_mins(1);
 const ENTRIES: RangeInclusive<u64> = 1..=1_000_000;
 
 /// Names that are no free choice: HTTP's own, and those of every denial.

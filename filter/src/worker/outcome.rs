@@ -52,6 +52,8 @@ pub(super) fn remove_spoofed(host: &dyn Host, facts: &Facts<'_>) {
     let mut names: Vec<&str> = facts.names().filter(|name| spoofed::is_ours(name)).collect();
     names.dedup();
     if !names.is_empty() && host.property(DECISION).is_none() {
-        names.iter().for_each(|name| host.remove_request_header(name));
+        for name in names {
+            host.remove_request_header(name);
+        }
     }
 }

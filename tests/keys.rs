@@ -21,7 +21,7 @@ async fn start(rules: Value, fields: Value, change: impl FnOnce(&mut EnvoyOption
 }
 
 /// A rule for `path`, and a check with `key`.
-fn rule(path: &str, key: Value) -> Value {
+fn rule(path: &str, key: &Value) -> Value {
     json!({"match": {"path": {"prefix": path}}, "checks": [{"policy": "p", "key": [{"literal": path}, key]}]})
 }
 
@@ -46,13 +46,13 @@ fn parts(stack: &Stack) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_cookies_and_paths() {
     let rules = json!([
-        rule("/query", json!({"query": "tenant"})),
-        rule("/cookie", json!({"cookie": "session"})),
-        rule("/users", json!({"template": "/users/{id}/..."})),
-        rule("/segment", json!({"path_segment": 2, "lower": true})),
-        rule("/host", json!("host")),
-        rule("/method", json!({"method": {}, "lower": true})),
-        rule("/default", json!({"header": "x-plan", "default": "free"})),
+        rule("/query", &json!({"query": "tenant"})),
+        rule("/cookie", &json!({"cookie": "session"})),
+        rule("/users", &json!({"template": "/users/{id}/..."})),
+        rule("/segment", &json!({"path_segment": 2, "lower": true})),
+        rule("/host", &json!("host")),
+        rule("/method", &json!({"method": {}, "lower": true})),
+        rule("/default", &json!({"header": "x-plan", "default": "free"})),
     ]);
     let mut stack = start(rules, json!({}), |_| ()).await;
     assert_eq!(used(&stack, "/query?a=b&tenant=acme", &[]).await, 1);
@@ -93,8 +93,8 @@ async fn digests_hide_api_keys() {
     const SECRET: &str = "sk-live-1234567890";
     const HASH_KEY: &str = "a very secret hash key";
     let rules = json!([
-        rule("/header", json!({"header": "x-api-key", "hash": true})),
-        rule("/cookie", json!({"cookie": "token", "hash": true})),
+        rule("/header", &json!({"header": "x-api-key", "hash": true})),
+        rule("/cookie", &json!({"cookie": "token", "hash": true})),
     ]);
     let mut stack = start(rules, json!({"hash_key": HASH_KEY}), |_| ()).await;
     assert_eq!(used(&stack, "/header", &[("x-api-key", SECRET)]).await, 1);
@@ -110,9 +110,9 @@ async fn digests_hide_api_keys() {
 #[tokio::test(flavor = "multi_thread")]
 async fn forwarded_addresses_at_the_edge() {
     let rules = json!([
-        rule("/peer", json!("client_ip")),
-        rule("/hops", json!({"client_ip": {"trusted_hops": 2}})),
-        rule("/strangers", json!({"client_ip": {"trusted_cidrs": ["10.0.0.0/8"]}})),
+        rule("/peer", &json!("client_ip")),
+        rule("/hops", &json!({"client_ip": {"trusted_hops": 2}})),
+        rule("/strangers", &json!({"client_ip": {"trusted_cidrs": ["10.0.0.0/8"]}})),
         {"match": {"client_ip": "203.0.113.0/24"}, "checks": [{"policy": "p", "key": [{"literal": "match"}]}]},
     ]);
     let mut stack = start(rules, json!({}), |_| ()).await;
@@ -146,8 +146,8 @@ async fn assert_clients(stack: &Stack, table: &[(&str, &str, &str)]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn forwarded_addresses_from_trusted_proxies() {
     let rules = json!([
-        rule("/cidrs", json!("client_ip")),
-        rule("/wide", json!({"client_ip": {"ipv4_prefix": 24}})),
+        rule("/cidrs", &json!("client_ip")),
+        rule("/wide", &json!({"client_ip": {"ipv4_prefix": 24}})),
         {"match": {"client_ip": "203.0.113.0/24"}, "checks": [{"policy": "p", "key": [{"literal": "match"}]}]},
     ]);
     let fields = json!({"client_ip": {"trusted_cidrs": ["127.0.0.0/8", "10.0.0.0/8"]}});
@@ -174,8 +174,8 @@ async fn forwarded_addresses_from_trusted_proxies() {
 #[tokio::test(flavor = "multi_thread")]
 async fn forwarded_addresses_inside() {
     let rules = json!([
-        rule("/peer", json!({"client_ip": {}})),
-        rule("/hops", json!({"client_ip": {"trusted_hops": 2}})),
+        rule("/peer", &json!({"client_ip": {}})),
+        rule("/hops", &json!({"client_ip": {"trusted_hops": 2}})),
         {"match": {"client_ip": "203.0.113.0/24"}, "checks": [{"policy": "p", "key": [{"literal": "match"}]}]},
     ]);
     let mut stack = start(rules, json!({}), |options| {
@@ -215,8 +215,8 @@ async fn claims_of_verified_tokens() {
         ("/admin", json!("admin"), "true", "false"),
         ("/org", json!(["org", "id"]), "blue", "red"),
     ];
-    let mut rules: Vec<_> = claims.iter().map(|(path, claim, ..)| rule(path, json!({"jwt_claim": claim}))).collect();
-    rules.push(rule("/unverified", json!({"jwt_claim": "tenant", "unverified": true})));
+    let mut rules: Vec<_> = claims.iter().map(|(path, claim, ..)| rule(path, &json!({"jwt_claim": claim}))).collect();
+    rules.push(rule("/unverified", &json!({"jwt_claim": "tenant", "unverified": true})));
     rules.push(json!({"match": {"path": {"exact": "/denied"}}, "checks": [
         {"policy": "p", "key": [{"jwt_claim": "sub"}], "on_missing": "deny", "on_missing_status": 401},
     ]}));
@@ -266,10 +266,10 @@ async fn attributes_and_metadata() {
         ("/list", json!(["request", "headers", "x-text"]), "%missing"),
     ];
     let mut rules: Vec<_> =
-        attributes.iter().map(|(path, attribute, _)| rule(path, json!({"attribute": attribute}))).collect();
-    rules.push(rule("/text", json!({"metadata": ["test", "x-text"]})));
-    rules.push(rule("/number", json!({"metadata": ["test", "x-number"]})));
-    rules.push(rule("/namespace", json!({"metadata": ["none", "x-number"]})));
+        attributes.iter().map(|(path, attribute, _)| rule(path, &json!({"attribute": attribute}))).collect();
+    rules.push(rule("/text", &json!({"metadata": ["test", "x-text"]})));
+    rules.push(rule("/number", &json!({"metadata": ["test", "x-number"]})));
+    rules.push(rule("/namespace", &json!({"metadata": ["none", "x-number"]})));
     let mut stack = start(json!(rules), json!({}), |options| options.filters_before = vec![filter]).await;
 
     let port = stack.envoy().port().to_string();

@@ -44,4 +44,6 @@ pub mod metrics;
 
 pub mod throttle;
 
+mod line;
+
 pub use config::{Config, ConfigError};

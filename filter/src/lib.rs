@@ -46,4 +46,8 @@ pub mod throttle;
 
 mod line;
 
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz;
+
 pub use config::{Config, ConfigError};

@@ -194,6 +194,10 @@ pub fn client_ip(data: &[u8]) {
     if is_settled {
         for forged in ["203.0.113.66", "10.6.6.6", ",,", "x"] {
             let more = [&[forged.as_bytes()], lines.as_slice()].concat();
+            assert_eq!(resolve(&more), Some(found), "{forged} in a line before is believed");
+            let Some((first, others)) = lines.split_first() else { continue };
+            let longer = [forged.as_bytes(), b",", first].concat();
+            let more = [&[longer.as_slice()], others].concat();
             assert_eq!(resolve(&more), Some(found), "{forged} on the left is believed");
         }
     }

@@ -19,7 +19,7 @@ const CONFIG: Seeds = seeds!("config": "bytes" "keys" "least" "line_breaks" "lin
 const ANSWER: Seeds = seeds!("answer": "all_kinds" "both" "bytes" "denied_by_nobody" "largest" "names" "nested" "never" "newer" "too_few" "too_many_checks");
 const PATH: Seeds = seeds!("path": "as_sent" "deep" "dots" "escapes" "last_slash_kept" "overlong" "params" "query" "slashes" "slashes_kept" "spaces" "star");
 const CLIENT_IP: Seeds = seeds!("client_ip": "bytes" "hops" "list" "long" "mapped" "odd" "pipe" "zones");
-const JWT: Seeds = seeds!("jwt": "bytes" "four_parts" "huge_number" "nested" "not_an_object" "numbers" "other_bits" "padded" "payload" "plain" "standard_alphabet" "trailing_bits");
+const JWT: Seeds = seeds!("jwt": "bytes" "four_parts" "huge_number" "nested" "not_an_object" "numbers" "other_bits" "padded" "payload" "plain" "standard_alphabet" "trailing_bits" "truth");
 const ENCODE: Seeds = seeds!("encode": "bytes" "controls" "cut" "escapes" "long" "missing" "text");
 
 #[test]

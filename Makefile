@@ -7,6 +7,9 @@ SHELL := bash
 
 PLUGIN_TARGET := wasm32-wasip1
 NODE_TARGET := wasm32-unknown-unknown
+# What `make fuzz` runs, and for how many seconds.
+TARGET ?= path
+FUZZ_SECONDS ?= 60
 
 ##@ See it work
 demo: build-demo ## Redis, a sidecar and two Envoys on free ports: shows and checks what Sluice does, then stops them
@@ -36,7 +39,7 @@ clean: ## Remove what was built and what set-up fetched
 	rm -rf .tools
 
 ##@ Check
-test: setup lint unit unit-wasm e2e servers ## Everything CI runs
+test: setup lint unit unit-wasm e2e fuzz servers ## Everything CI runs
 
 fmt: ## Format
 	cargo fmt --all
@@ -64,6 +67,10 @@ unit-wasm: setup ## The plugin's unit tests as Wasm, under Node
 
 e2e: setup-demo plugin ## End-to-end tests: real Envoy, real Redis
 	cargo test -p sluice --test e2e -- --test-threads=2
+
+fuzz: ## Fuzz one of the filter's parsers: make fuzz TARGET=path FUZZ_SECONDS=300
+	mkdir -p fuzz/corpus/$(TARGET)
+	cargo +nightly fuzz run $(TARGET) fuzz/corpus/$(TARGET) fuzz/seeds/$(TARGET) -- -max_total_time=$(FUZZ_SECONDS)
 
 servers: setup-demo ## The script's tests against Redis 6.2 and Valkey 8.0 too
 	@scripts/servers.sh

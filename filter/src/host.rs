@@ -7,7 +7,8 @@ use crate::answer::Reply;
 use crate::headers::Placed;
 use crate::metrics::Metric;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
+#[cfg_attr(not(test), allow(dead_code))] // fuzzing asks less of it than tests do
 pub(crate) mod fake;
 
 /// Header names and values as the host gives them: names in lower case, values as bytes, repeated

@@ -44,4 +44,10 @@ pub mod metrics;
 
 pub mod throttle;
 
+mod line;
+
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz;
+
 pub use config::{Config, ConfigError};

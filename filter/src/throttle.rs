@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::host::Host;
+use crate::line::one_line;
 
 /// The least time between two lines of one kind.
 pub const INTERVAL: Duration = Duration::from_secs(10);
@@ -48,7 +49,9 @@ impl Throttle {
             None => 0,
         };
         self.0.insert(failure, Seen { logged: now, suppressed: 0 });
+        // Some of it may be the sidecar's words.
         let message = message();
+        let message = one_line(&message);
         if suppressed == 0 {
             host.warn(&format!("sluice: {message}"));
         } else {

@@ -1,5 +1,7 @@
 //! Configuration errors: one line each, with the field's path and its place in the text.
 
+use crate::line::one_line;
+
 /// Why a configuration was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
@@ -54,7 +56,7 @@ impl ConfigError {
     }
 
     pub(super) fn field(error: serde_path_to_error::Error<serde_json::Error>) -> Self {
-        let path = error.path().to_string();
+        let path = one_line(&error.path().to_string()).into_owned();
         let error = error.into_inner();
         if path == "." || !error.is_data() {
             return Self::syntax(&error);
@@ -63,9 +65,9 @@ impl ConfigError {
     }
 }
 
-/// `serde_json`'s text without the place, which stands at the end of ours.
+/// `serde_json`'s text without the place, which stands at the end of ours. It may quote what was read.
 fn message(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
-    text.strip_suffix(place.as_str()).unwrap_or(&text).to_owned()
+    one_line(text.strip_suffix(place.as_str()).unwrap_or(&text)).into_owned()
 }

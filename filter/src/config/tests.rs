@@ -279,6 +279,8 @@ fn errors_in_matches_and_settings_name_field_and_place() {
         (matches(r#"{"client_ip":"x"}"#), "rules[0].match.client_ip: expected an address or a block"),
         (matches(r#"{"not":{}}"#), "rules[0].match: `not` needs something"),
         (matches(r#"{"not":{"pth":1}}"#), "rules[0].match.not.pth: unknown field"),
+        (with(r#""a\n\u009b":1"#), r"a\n\u{9b}: unknown field `a\n\u{9b}`, expected"),
+        (rule(r#"{"checks":[{"policy":"p","key":["a\nb"]}]}"#), r"rules[0].checks[0].key[0]: "),
         (with(r#""path":{"decoding":true}"#), "path.decoding: unknown field `decoding`"),
         (with(r#""path":{"decode":"yes"}"#), "path.decode: invalid type: string"),
         (with(r#""client_ip":{"trusted_hops":1,"trusted_cidrs":["::/0"]}"#), "client_ip: expected one of"),

@@ -1,4 +1,4 @@
-//! A host for tests: it answers from its fields and writes down what it was asked to do.
+//! A host for tests and for fuzzing: it answers from its fields and writes down what it was asked to do.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 /// Values longer than this many bytes are replaced by their digest.
 pub const MAX_PART: usize = 1024;
 
-/// One key part. A `%`, a control character and every byte that is no part of valid UTF-8 become `%` and
-/// two hex digits. A value of more than [`MAX_PART`] bytes becomes `%sha256:` and 64 hex digits; like
+/// One key part. A `%`, every byte of a control character and every byte that is no part of valid UTF-8
+/// become `%` and two hex digits. A value of more than [`MAX_PART`] bytes becomes `%sha256:` and 64 hex digits; like
 /// [`MISSING_PART`](crate::wire::MISSING_PART), no other value can look like that.
 pub fn part(raw: &[u8]) -> String {
     let mut text = String::with_capacity(raw.len());
@@ -22,7 +22,12 @@ pub fn part(raw: &[u8]) -> String {
     for chunk in raw.utf8_chunks() {
         for char in chunk.valid().chars() {
             match char {
-                '%' | '\0'..='\x1f' | '\x7f' => escape(&mut text, char as u8),
+                '%' => escape(&mut text, b'%'),
+                char if char.is_control() => {
+                    for byte in char.encode_utf8(&mut [0; 4]).bytes() {
+                        escape(&mut text, byte);
+                    }
+                }
                 char => text.push(char),
             }
         }

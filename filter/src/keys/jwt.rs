@@ -34,7 +34,7 @@ impl JwtClaim {
     }
 }
 
-fn unverified(authorization: &[u8], path: &[String]) -> Option<String> {
+pub(crate) fn unverified(authorization: &[u8], path: &[String]) -> Option<String> {
     let (scheme, token) = authorization.split_at_checked("Bearer ".len())?;
     if !scheme.eq_ignore_ascii_case(b"Bearer ") || token.len() > MAX_TOKEN {
         return None;

@@ -25,6 +25,8 @@ mod tests;
 pub use cost::{Cost, CostSource};
 pub use hash::{HashKey, MIN_HASH_KEY};
 pub use jwt::JwtClaim;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use jwt::{MAX_TOKEN, unverified};
 pub use part::{KeyPart, Source};
 
 /// One check of a rule.

@@ -11,7 +11,8 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PathSettings {
-    /// `%61` is `a`, `%2f` is `%2F`, and a byte that can't stand in a path is its escape.
+    /// `%61` is `a`, `%2f` is `%2F`, and a byte that can't stand in a path is its escape, a `%` without two
+    /// hexadecimal digits behind it too.
     pub decode: bool,
     /// `//` is `/`.
     pub merge_slashes: bool,
@@ -116,7 +117,7 @@ impl PathSettings {
                         escape(&mut text, decoded);
                     }
                 }
-                (byte, _) if byte.is_ascii_graphic() => text.push(byte),
+                (byte, _) if byte.is_ascii_graphic() && byte != b'%' => text.push(byte),
                 (byte, _) => escape(&mut text, byte),
             }
         }

@@ -31,7 +31,7 @@ fn key_of(host: &FakeHost, spec: &CheckSpec) -> Vec<Vec<String>> {
 
 #[test]
 fn values_are_encoded_so_that_they_stay_distinct() {
-    let table: [(&[u8], &str); 12] = [
+    let table: [(&[u8], &str); 13] = [
         (b"acme", "acme"),
         (b"", ""),
         (b"100%", "100%25"),
@@ -41,6 +41,7 @@ fn values_are_encoded_so_that_they_stay_distinct() {
         (b"\xa1\xb1", "%A1%B1"),
         (b"a\xffb", "a%FFb"),
         (b"\x00\t\x1f\x7f", "%00%09%1F%7F"),
+        ("\u{85}\u{9b}31m\u{a0}".as_bytes(), "%C2%85%C2%9B31m\u{a0}"),
         ("\u{e9}\u{20ac}".as_bytes(), "\u{e9}\u{20ac}"),
         (b"\xe2\x82", "%E2%82"),
         (b"a:{b} c", "a:{b} c"),

@@ -7,6 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::schema;
 use crate::support::{plugin, repository, tool};
 
 /// What a piece of YAML is.
@@ -62,6 +63,7 @@ fn check(texts: Vec<(String, String)>) -> BTreeMap<Kind, usize> {
 
 fn check_plugin(name: &str, json: &str) {
     sluice_filter::config::Config::parse(json.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    schema::check(name, &serde_json::from_str(json).unwrap());
 }
 
 /// By Envoy itself, which also starts the plugin with its configuration, and by the plugin's parser, whose message is

@@ -28,4 +28,5 @@ mod hostile;
 mod keys;
 mod limits;
 mod oracle;
+mod schema;
 mod script;

@@ -32,6 +32,8 @@ enum Command {
         #[arg(value_enum, default_value_t = Script::Decide)]
         script: Script,
     },
+    /// Print the JSON schema of the filter's plugin configuration, for editors
+    Schema,
 }
 
 #[derive(Debug, Args)]
@@ -90,12 +92,17 @@ pub fn run() -> ExitCode {
                 Script::Decide => store::script::DECIDE,
                 Script::Refund => store::script::REFUND,
             };
-            // A reader that has seen enough (`sluice script | head`) is not a failure.
-            match io::stdout().write_all(text.as_bytes()) {
-                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => fail(&error.to_string()),
-                _ => ExitCode::SUCCESS,
-            }
+            print(text)
         }
+        Command::Schema => print(&format!("{:#}\n", sluice_filter::config::schema::schema().as_value())),
+    }
+}
+
+/// A reader that has seen enough (`sluice script | head`) is not a failure.
+fn print(text: &str) -> ExitCode {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => fail(&error.to_string()),
+        _ => ExitCode::SUCCESS,
     }
 }
 

@@ -18,12 +18,13 @@ const MAX_AGE: Duration = Duration::from_mins(1);
 const ENTRIES: RangeInclusive<u64> = 1..=1_000_000;
 
 /// Names that are no free choice: HTTP's own, and those of every denial.
-const TAKEN: [&str; 6] =
+pub(super) const TAKEN: [&str; 6] =
     ["connection", "content-length", "retry-after", "transfer-encoding", "x-envoy-ratelimited", "upgrade"];
 
 /// Whether CORS preflights are subject to rules. Browsers send them by themselves, and count a denial as a
 /// forbidden request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum CorsPreflight {
     /// They pass uncounted.
@@ -37,12 +38,19 @@ pub(super) fn default_denial_cache() -> Limits {
     Limits { max_age: Duration::from_secs(1), entries: 10_000 }
 }
 
+/// How long denials are repeated without asking.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "DenialCache"))]
 #[serde(deny_unknown_fields)]
-struct RawLimits {
+pub(super) struct RawLimits {
+    /// How long at most, up to 60 s; 0 asks about every request.
     #[serde(default = "default_max_age", deserialize_with = "max_age")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::max_age", extend("default" = "1s")))]
     max_age: Duration,
+    /// How many keys each worker remembers, 1 to 1,000,000; the oldest makes room.
     #[serde(default = "default_entries", deserialize_with = "entries")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::whole::<1, 1_000_000>"))]
     entries: usize,
 }
 
@@ -105,16 +113,27 @@ fn whole(number: f64, range: &RangeInclusive<u64>) -> Option<u64> {
     fits.then_some(number as u64)
 }
 
+/// What denied clients are told.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Denied", extend("dependencies" = {"content_type": ["body"]})))]
 #[serde(deny_unknown_fields)]
-struct RawDenied {
+pub(super) struct RawDenied {
+    /// The status of the answer, 429 or 503.
     #[serde(default = "default_status", deserialize_with = "status")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::status"))]
     status: u16,
+    /// The body, with `{policy}` and `{retry_after}` filled in. Without it, a JSON problem.
     #[serde(default, deserialize_with = "body")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::body"))]
     body: Option<Template>,
+    /// The media type of `body`; without it, `text/plain; charset=utf-8`.
     #[serde(default, deserialize_with = "content_type")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::content_type"))]
     content_type: Option<String>,
+    /// Further header fields, filled in like `body`.
     #[serde(default, deserialize_with = "headers")]
+    #[cfg_attr(feature = "schema", schemars(with = "BTreeMap<HeaderName, HeaderValue>"))]
     headers: Vec<(String, Template)>,
 }
 
@@ -161,7 +180,7 @@ fn headers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, Te
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct HeaderName(String);
+pub(super) struct HeaderName(String);
 
 impl<'de> Deserialize<'de> for HeaderName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -178,7 +197,7 @@ impl<'de> Deserialize<'de> for HeaderName {
     }
 }
 
-struct HeaderValue(Template);
+pub(super) struct HeaderValue(Template);
 
 impl<'de> Deserialize<'de> for HeaderValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -16,26 +16,53 @@ use crate::path::Template;
 const JWT_NAMESPACE: &str = "envoy.filters.http.jwt_authn";
 const JWT_PAYLOAD: &str = "payload";
 
+#[cfg(feature = "schema")]
+super::schema::read_as!(CheckSpec => RawCheck);
+
+/// What a request is charged to.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    schemars(
+        rename = "Check",
+        extend("dependencies" = {
+            "on_missing_status": {"required": ["on_missing"], "properties": {"on_missing": {"const": "deny"}}},
+        })
+    )
+)]
 #[serde(deny_unknown_fields)]
 struct RawCheck {
+    /// The name of a policy of the sidecar's.
     #[serde(deserialize_with = "fields::policy")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::policy"))]
     policy: String,
+    /// Whose limit it is. An empty list is one bucket for everybody.
     key: Vec<KeyPart>,
+    /// How much is taken, 0 to 1,000,000,000; 0 only looks.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = 1)))]
     cost: Cost,
+    /// What happens to a request without a value for the key.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = "bucket")))]
     on_missing: RawOnMissing,
+    /// The status for `on_missing: deny`, 400 to 599; without it, 429.
     #[serde(default, deserialize_with = "status")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::whole::<400, 599>"))]
     on_missing_status: Option<u16>,
 }
 
 #[derive(Default, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename = "OnMissing", rename_all = "lowercase")]
 enum RawOnMissing {
+    /// All of them share a bucket.
     #[default]
     Bucket,
+    /// This check is left out.
     Skip,
+    /// It is denied.
     Deny,
 }
 
@@ -63,14 +90,23 @@ impl Default for Cost {
     }
 }
 
+/// A cost that requests tell.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ToldCost", extend("oneOf" = super::schema::one_of(&["header", "query"]))))]
 #[serde(deny_unknown_fields)]
-struct RawCost {
+pub(super) struct RawCost {
+    /// In this header.
     header: Option<HeaderName>,
+    /// In this query parameter.
     query: Option<Name>,
+    /// More than this is this.
     #[serde(default = "max_cost", deserialize_with = "fields::cost")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::whole::<0, MAX_COST>"))]
     max: u64,
+    /// What is missing, there twice or no whole number is this.
     #[serde(default = "one", deserialize_with = "fields::cost")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::whole::<0, MAX_COST>"))]
     default: u64,
 }
 
@@ -121,30 +157,83 @@ impl<'de> Deserialize<'de> for Cost {
     }
 }
 
+/// The fields of which a part of a key has one.
+#[cfg(feature = "schema")]
+const SOURCES: [&str; 13] = [
+    "client_ip",
+    "header",
+    "query",
+    "cookie",
+    "path",
+    "path_segment",
+    "template",
+    "method",
+    "host",
+    "attribute",
+    "metadata",
+    "jwt_claim",
+    "literal",
+];
+
+/// One part of a key: where it comes from, and what is done with it.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    schemars(
+        rename = "KeyPartObject",
+        extend("oneOf" = super::schema::one_of(&SOURCES)),
+        extend("dependencies" = {
+            "namespace": {"required": ["jwt_claim"], "properties": {"unverified": {"const": false}}},
+            "payload": {"required": ["jwt_claim"], "properties": {"unverified": {"const": false}}},
+            "unverified": ["jwt_claim"],
+        })
+    )
+)]
 #[serde(deny_unknown_fields)]
-struct RawKeyPart {
+pub(super) struct RawKeyPart {
+    /// The client's address, found in another way than the configuration's `client_ip` says.
     client_ip: Option<ClientIpSettings>,
+    /// A header.
     header: Option<HeaderName>,
+    /// A query parameter.
     query: Option<Name>,
+    /// A cookie.
     cookie: Option<CookieName>,
+    /// The path, as rules see it.
     path: Option<Nothing>,
+    /// One segment of the path, from 1.
     #[serde(default, deserialize_with = "segment")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::whole::<1, 1000>"))]
     path_segment: Option<usize>,
+    /// What stands at the placeholders of a path of this form, such as `/users/{id}/...`.
     template: Option<TemplatePart>,
+    /// The method.
     method: Option<Nothing>,
+    /// The host, without a port.
     host: Option<Nothing>,
+    /// An attribute of Envoy's, such as `connection.mtls`; a list where a name has a dot in it.
     attribute: Option<Attribute>,
+    /// Dynamic metadata: the namespace, and the names below it.
+    #[cfg_attr(feature = "schema", schemars(length(min = 2)))]
     metadata: Option<Vec<Name>>,
+    /// A claim of a JSON Web Token; a list for one inside another.
     jwt_claim: Option<OneOrMany<Name>>,
+    /// A constant.
     literal: Option<String>,
+    /// Of `jwt_claim`: the metadata namespace of verified tokens, if not that of Envoy's `jwt_authn`.
     namespace: Option<Name>,
+    /// Of `jwt_claim`: the name of the payload there, if not `payload`.
     payload: Option<Name>,
+    /// Of `jwt_claim`: take the token from the request, whoever signed it.
     unverified: Option<bool>,
+    /// Bring it into lower case.
     #[serde(default)]
     lower: bool,
+    /// Let it leave the proxy only as a keyed digest; needs `hash_key`.
     #[serde(default)]
     hash: bool,
+    /// What a request without a value is taken to have.
     default: Option<Name>,
 }
 
@@ -153,7 +242,7 @@ fn segment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, 
     Ok(usize::try_from(number).ok())
 }
 
-struct TemplatePart(Template);
+pub(super) struct TemplatePart(Template);
 
 impl<'de> Deserialize<'de> for TemplatePart {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -167,7 +256,7 @@ impl<'de> Deserialize<'de> for TemplatePart {
 }
 
 /// `connection.mtls`, or a list where a name has a dot in it.
-struct Attribute(Vec<String>);
+pub(super) struct Attribute(Vec<String>);
 
 impl<'de> Deserialize<'de> for Attribute {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -100,6 +100,7 @@ pub(super) fn from_double(number: f64) -> Option<u64> {
 
 /// An object without fields.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}
 

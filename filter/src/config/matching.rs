@@ -11,15 +11,30 @@ use crate::path::PathMatch;
 use crate::pattern::{Pattern, ValueMatch};
 use crate::rules::Match;
 
+#[cfg(feature = "schema")]
+super::schema::read_as!(Match => RawMatch, PathMatch => RawPathMatch, ValueMatch => RawValueMatch);
+
+/// Which requests a rule is about. What is absent matches everything.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Match"))]
 #[serde(deny_unknown_fields)]
 struct RawMatch {
+    /// The path, without its query.
     path: Option<PathMatch>,
+    /// One of these methods.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     methods: Option<Vec<Method>>,
+    /// This host, or one of these, without a port. `*.example.com` is all below `example.com`.
     host: Option<OneOrMany<HostName>>,
+    /// All of these headers.
     headers: Option<BTreeMap<HeaderName, ValueMatch>>,
+    /// All of these query parameters.
     query: Option<BTreeMap<Name, ValueMatch>>,
+    /// The client's address is in this block, or in one of these.
     client_ip: Option<OneOrMany<Block>>,
+    /// This does not match.
+    #[cfg_attr(feature = "schema", schemars(extend("minProperties" = 1)))]
     not: Option<Box<Match>>,
 }
 
@@ -44,12 +59,22 @@ impl<'de> Deserialize<'de> for Match {
     }
 }
 
+/// Which paths: one way to say it.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "PathMatch", extend("minProperties" = 1, "maxProperties" = 1)))]
 #[serde(deny_unknown_fields)]
 struct RawPathMatch {
+    /// This path and no other.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::path", default))]
     exact: Option<String>,
+    /// This path and everything below it.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::path", default))]
     prefix: Option<String>,
+    /// Paths that match a regular expression as a whole.
     regex: Option<Pattern>,
+    /// Paths of this form, such as `/users/{id}/...`.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::template", default))]
     template: Option<String>,
 }
 
@@ -73,11 +98,17 @@ impl<'de> Deserialize<'de> for Pattern {
     }
 }
 
+/// What a header or a query parameter must be: one way to say it.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ValueMatch", extend("minProperties" = 1, "maxProperties" = 1)))]
 #[serde(deny_unknown_fields)]
 struct RawValueMatch {
+    /// One of its values is this.
     exact: Option<String>,
+    /// It is there, even if it is empty; or it is not.
     present: Option<bool>,
+    /// One of its values matches a regular expression as a whole.
     regex: Option<Pattern>,
 }
 

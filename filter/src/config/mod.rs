@@ -22,6 +22,8 @@ mod error;
 mod fields;
 mod matching;
 mod prepare;
+#[cfg(feature = "schema")]
+pub mod schema;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -35,15 +37,18 @@ pub const MAX_COST: u64 = 1_000_000_000;
 
 /// The whole configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Where decisions come from.
     pub sidecar: Sidecar,
     /// What happens to a request that can't be decided.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = "allow")))]
     pub on_error: OnError,
     /// How clients are told about their limits: any number of dialects, in this order.
     #[serde(default = "default_headers", deserialize_with = "dialects")]
+    #[cfg_attr(feature = "schema", schemars(with = "Dialects", extend("default" = ["ietf"])))]
     pub headers: Vec<Dialect>,
     /// How the client's address is found.
     #[serde(default)]
@@ -53,41 +58,51 @@ pub struct Config {
     pub path: PathSettings,
     /// The key of all digests. There is one if any key part wants it.
     #[serde(default, deserialize_with = "settings::hash_key")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "schema::hash_key"))]
     pub hash_key: Option<HashKey>,
     /// What denied clients are told, where their rule says nothing else; without it, a JSON problem.
     #[serde(default, deserialize_with = "answers::denied")]
+    #[cfg_attr(feature = "schema", schemars(with = "answers::RawDenied"))]
     pub denied: Option<Arc<Denied>>,
     /// Whether CORS preflights are subject to rules.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("default" = "exempt")))]
     pub cors_preflight: CorsPreflight,
     /// Whether upstreams are told about the limits of allowed requests.
     #[serde(default)]
     pub forward_headers: bool,
     /// How long denials are repeated without asking.
     #[serde(default = "answers::default_denial_cache", deserialize_with = "answers::denial_cache")]
+    #[cfg_attr(feature = "schema", schemars(with = "answers::RawLimits"))]
     pub denial_cache: Limits,
     /// At least one rule.
     #[serde(deserialize_with = "fields::rules")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub rules: Vec<Rule>,
 }
 
 /// How to reach the sidecar.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Sidecar {
     /// The Envoy cluster.
     #[serde(deserialize_with = "fields::cluster")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     pub cluster: String,
     /// How long a request may wait for its decision, 1 ms to 10 s.
     #[serde(default = "default_timeout", deserialize_with = "fields::timeout")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "schema::timeout", extend("default" = "50ms")))]
     pub timeout: Duration,
     /// The `:authority` of callouts.
     #[serde(default = "default_authority", deserialize_with = "fields::authority")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "schema::authority"))]
     pub authority: String,
 }
 
 /// What happens to a request that can't be decided.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum OnError {
     /// It goes on.
@@ -152,17 +167,42 @@ fn dialects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Dialect>, 
     Dialects::deserialize(deserializer).map(|dialects| dialects.0)
 }
 
+/// Which requests are charged to what: a rule has either checks or is an exemption.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    schemars(
+        rename = "Rule",
+        extend("oneOf" = [
+            {"required": ["checks"], "properties": {"exempt": {"const": false}}},
+            {
+                "required": ["exempt"],
+                "properties": {"exempt": {"const": true}},
+                "not": {"anyOf": [{"required": ["checks"]}, {"required": ["denied"]}]},
+            },
+        ])
+    )
+)]
 #[serde(deny_unknown_fields)]
 struct RawRule {
+    /// Which requests it is about. Without it, all.
     #[serde(default, rename = "match")]
     matches: Match,
+    /// What they are charged to. Every rule that matches adds its checks.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     checks: Option<Vec<CheckSpec>>,
+    /// Later rules add nothing to them.
     #[serde(default)]
     exempt: bool,
+    /// What clients are told whom its checks deny, in place of the general `denied`.
     #[serde(default, deserialize_with = "answers::denied")]
+    #[cfg_attr(feature = "schema", schemars(with = "answers::RawDenied"))]
     denied: Option<Arc<Denied>>,
 }
+
+#[cfg(feature = "schema")]
+schema::read_as!(Rule => RawRule);
 
 impl<'de> Deserialize<'de> for Rule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -16,15 +16,29 @@ impl<'de> Deserialize<'de> for Block {
     }
 }
 
+#[cfg(feature = "schema")]
+super::schema::read_as!(ClientIpSettings => RawClientIp);
+
+/// How the client's address is found, and which addresses are one client.
 #[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "ClientIp", extend("not" = {"required": ["trusted_hops", "trusted_cidrs"]})))]
 #[serde(deny_unknown_fields)]
 struct RawClientIp {
+    /// The client is the entry of `x-forwarded-for` at this place from the right, from 1.
     #[serde(default, deserialize_with = "hops")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::whole::<1, 100>"))]
     trusted_hops: Option<usize>,
+    /// The client is the first entry from the right that is in none of these blocks.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     trusted_cidrs: Option<Vec<Block>>,
+    /// How many bits of an IPv4 address tell clients apart.
     #[serde(default, deserialize_with = "prefix::<_, 32>")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::whole::<1, 32>"))]
     ipv4_prefix: Option<u8>,
+    /// The same for IPv6.
     #[serde(default, deserialize_with = "prefix::<_, 128>")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::whole::<1, 128>"))]
     ipv6_prefix: Option<u8>,
 }
 

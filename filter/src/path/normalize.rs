@@ -9,6 +9,7 @@ use serde::Deserialize;
 /// Which differences between spellings mean nothing. All of them, unless it is said otherwise.
 #[allow(clippy::struct_excessive_bools)] // five choices, each of them the user's
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct PathSettings {
     /// `%61` is `a`, `%2f` is `%2F`, and a byte that can't stand in a path is its escape, a `%` without two

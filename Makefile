@@ -39,7 +39,7 @@ clean: ## Remove what was built and what set-up fetched
 	rm -rf .tools
 
 ##@ Check
-test: setup lint unit unit-wasm e2e fuzz servers ## Everything CI runs
+test: setup lint unit unit-wasm e2e servers ## Everything CI runs
 
 fmt: ## Format
 	cargo fmt --all

@@ -83,6 +83,6 @@ help:
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } \
 	    /^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: demo up setup build plugin sidecar clean test fmt lint unit unit-wasm e2e servers setup-build setup-demo build-demo help
+.PHONY: demo up setup build plugin sidecar clean test fmt lint unit unit-wasm e2e fuzz servers setup-build setup-demo build-demo help
 # Set-up before anything that uses it, and one cargo at a time, whatever -j says.
 .NOTPARALLEL:

@@ -122,6 +122,7 @@ fn what_the_reader_takes_is_taken() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn what_has_the_wrong_form_is_refused() {
     let table = [
         ("", json!({"on_eror": "deny"})),

@@ -9,7 +9,7 @@ use crate::client_ip::ClientIpSettings;
 use crate::config::Config;
 use crate::denied::Denied;
 use crate::host::{HeaderList, Host};
-use crate::wire::{self, MISSING_PART};
+use crate::wire::{Check, MISSING_PART};
 use crate::{path, rules};
 
 mod attributes;
@@ -164,25 +164,19 @@ pub struct KeyMissing {
     pub status: u16,
 }
 
-/// Builds the checks of one request. The result may be empty.
+/// Builds one check of a request. `None` if it is left out.
 ///
 /// # Errors
-/// If a part is missing and its check says `on_missing: deny`.
-pub fn build(specs: &[&CheckSpec], facts: &Facts<'_>) -> Result<Vec<wire::Check>, KeyMissing> {
-    let mut checks = Vec::with_capacity(specs.len());
-    'checks: for spec in specs {
-        let mut key = Vec::with_capacity(spec.key.len());
-        for part in &spec.key {
-            match (part.read(facts), spec.on_missing) {
-                (Some(value), _) => key.push(value),
-                (None, OnMissing::Bucket) => key.push(MISSING_PART.to_owned()),
-                (None, OnMissing::Skip) => continue 'checks,
-                (None, OnMissing::Deny(status)) => {
-                    return Err(KeyMissing { policy: spec.policy.clone(), status });
-                }
-            }
+/// If a part is missing and the check says `on_missing: deny`.
+pub fn build(spec: &CheckSpec, facts: &Facts<'_>) -> Result<Option<Check>, KeyMissing> {
+    let mut key = Vec::with_capacity(spec.key.len());
+    for part in &spec.key {
+        match (part.read(facts), spec.on_missing) {
+            (Some(value), _) => key.push(value),
+            (None, OnMissing::Bucket) => key.push(MISSING_PART.to_owned()),
+            (None, OnMissing::Skip) => return Ok(None),
+            (None, OnMissing::Deny(status)) => return Err(KeyMissing { policy: spec.policy.clone(), status }),
         }
-        checks.push(wire::Check { policy: spec.policy.clone(), key, cost: spec.cost.of(facts) });
     }
-    Ok(checks)
+    Ok(Some(Check { policy: spec.policy.clone(), key, cost: spec.cost.of(facts) }))
 }

@@ -124,8 +124,7 @@ impl Worker {
         let mut asked = Asked::default();
         for spec in rules::checks(&self.config.rules, facts) {
             let denied = spec.denied.as_ref().or(self.config.denied.as_ref());
-            // One at a time, because a check may be left out.
-            for check in keys::build(&[spec], facts).map_err(|missing| (missing, denied.cloned()))? {
+            if let Some(check) = keys::build(spec, facts).map_err(|missing| (missing, denied.cloned()))? {
                 asked.checks.push(check);
                 asked.denied.push(denied.cloned());
             }

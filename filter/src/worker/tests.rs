@@ -91,6 +91,23 @@ fn a_turn_is_woken_once_and_sent_once() {
 }
 
 #[test]
+fn a_check_left_out_leaves_the_others() {
+    let config = json!({"sidecar": {"cluster": "s"}, "rules": [
+        {"denied": {"status": 503}, "checks": [{"policy": "a", "key": [{"header": "x-a"}], "on_missing": "skip"}]},
+        {"checks": [{"policy": "p", "key": []}]},
+    ]});
+    let mut worker = Worker::new(Config::parse(config.to_string().as_bytes()).unwrap());
+    let host = FakeHost::with(&[(":path", b"/")]);
+    let start = worker.request(&host, 1);
+    worker.wake_up(&host);
+    let body = r#"{"requests":[{"checks":[{"policy":"p","key":[]}]}]}"#.to_owned();
+    assert_eq!(host.take().last(), Some(&Did::Call { token: 1, body }));
+    worker.answered(&host, 1, Some(answer(&[entry(false)])));
+    assert_eq!(statuses(&host.take()), [(1, Status::Http(429))], "not with the answer of the check left out");
+    drop(start);
+}
+
+#[test]
 fn each_request_gets_its_own_decision() {
     let (mut worker, host) = (worker(), FakeHost::default());
     let slots = sent(&mut worker, &host, 3);

@@ -18,7 +18,7 @@ fn config(fields: &str, check: &str) -> Config {
 
 fn built(config: &Config, host: &FakeHost) -> Check {
     let Effect::Check(checks) = &config.rules[0].effect else { panic!() };
-    build(&checks.iter().collect::<Vec<_>>(), &Facts::read(host, config)).unwrap().remove(0)
+    build(&checks[0], &Facts::read(host, config)).unwrap().unwrap()
 }
 
 /// The text of one part.

@@ -190,6 +190,10 @@ async fn forwarded_addresses_inside() {
     stack.assert_invariants(&[]).await;
 }
 
+/// Claims that may be lists: where they are charged, their names, and whether nobody verifies them.
+const LISTS: [(&str, &str, bool); 4] =
+    [("/aud", "aud", false), ("/aud-sent", "aud", true), ("/roles", "roles", false), ("/roles-sent", "roles", true)];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_of_verified_tokens() {
     let fixture = std::fs::read_to_string(repository().join("tests/fixtures/jwt.json")).unwrap();
@@ -217,6 +221,9 @@ async fn claims_of_verified_tokens() {
     ];
     let mut rules: Vec<_> = claims.iter().map(|(path, claim, ..)| rule(path, &json!({"jwt_claim": claim}))).collect();
     rules.push(rule("/unverified", &json!({"jwt_claim": "tenant", "unverified": true})));
+    for (path, claim, unverified) in LISTS {
+        rules.push(rule(path, &json!({"jwt_claim": claim, "unverified": unverified})));
+    }
     rules.push(json!({"match": {"path": {"exact": "/denied"}}, "checks": [
         {"policy": "p", "key": [{"jwt_claim": "sub"}], "on_missing": "deny", "on_missing_status": 401},
     ]}));
@@ -233,6 +240,17 @@ async fn claims_of_verified_tokens() {
             assert!(keys.iter().any(|key| key.contains(&path[1..]) && key.ends_with(text)), "{text}: {keys:?}");
         }
     }
+    for (path, claim, _) in LISTS {
+        // Alice's audience is a text, Bob's a list of the same; she has one role, he has two.
+        let shared = claim == "aud";
+        assert_eq!(used(&stack, path, &[("authorization", &alice)]).await, 1, "{path}");
+        assert_eq!(used(&stack, path, &[("authorization", &bob)]).await, if shared { 2 } else { 1 }, "{path}");
+        assert_eq!(used(&stack, path, &[]).await, if shared { 1 } else { 2 }, "{path}");
+        let keys = stack.redis.keys();
+        let has = |text: &str| keys.iter().any(|key| key.contains(&path[1..]) && key.ends_with(text));
+        assert!(has(if shared { "api" } else { "admin" }) && has("missing"), "{path}: {keys:?}");
+    }
+
     assert_eq!(used(&stack, "/unverified", &[("authorization", &alice)]).await, 1);
     assert!(stack.redis.keys().iter().any(|key| key.contains("unverified") && key.ends_with("42")));
 

@@ -236,6 +236,7 @@ pub fn jwt(data: &[u8]) {
 
 fn text_of(claim: &Value) -> Option<String> {
     match claim {
+        Value::Array(list) if list.len() == 1 && !list[0].is_array() => text_of(&list[0]),
         Value::String(text) => Some(text.clone()),
         Value::Bool(true) => Some("true".to_owned()),
         Value::Bool(false) => Some("false".to_owned()),

@@ -25,7 +25,7 @@ pub enum JwtClaim {
 }
 
 impl JwtClaim {
-    /// The claim's text. `None` if it is no text, number or truth value.
+    /// The claim's text. `None` if it is no text, number or truth value, nor a list of one of these.
     pub(super) fn read(&self, facts: &Facts<'_>) -> Option<Vec<u8>> {
         match self {
             Self::Verified(path) => attributes::metadata(facts, path),
@@ -45,7 +45,15 @@ pub(crate) fn unverified(authorization: &[u8], path: &[String]) -> Option<String
     };
     // What can't be decoded is a token without claims, and that is all there is to say about it.
     let payload: Value = serde_json::from_slice(&BASE64.decode(payload).ok()?).ok()?;
-    match path.iter().try_fold(&payload, |value, name| value.as_object()?.get(name))? {
+    text(match path.iter().try_fold(&payload, |value, name| value.as_object()?.get(name))? {
+        // As `aud` may be written, RFC 7519 section 4.1.3. Of several, it is nobody's to say which one counts.
+        Value::Array(list) => list.first().filter(|_| list.len() == 1)?,
+        value => value,
+    })
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
         Value::String(text) => Some(text.clone()),
         Value::Bool(flag) => Some(flag.to_string()),
         // As Envoy's metadata has it, where all numbers are doubles: 1.0 is 1.

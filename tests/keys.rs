@@ -225,7 +225,8 @@ async fn claims_of_verified_tokens() {
         rules.push(rule(path, &json!({"jwt_claim": claim, "unverified": unverified})));
     }
     rules.push(json!({"match": {"path": {"exact": "/denied"}}, "checks": [
-        {"policy": "p", "key": [{"jwt_claim": "sub"}], "on_missing": "deny", "on_missing_status": 401},
+        {"policy": "p", "key": [{"jwt_claim": "sub"}], "on_missing": "deny", "on_missing_status": 401,
+         "on_missing_challenge": "Bearer realm=\"api\""},
     ]}));
     let mut stack = start(json!(rules), json!({}), |options| options.filters_before = vec![filter]).await;
     let bearer = |name: &str| format!("Bearer {}", fixture[name].as_str().unwrap());
@@ -257,6 +258,7 @@ async fn claims_of_verified_tokens() {
     assert_eq!(get(&stack, "/denied", &[("authorization", &alice)]).await.status, 200);
     let denied = get(&stack, "/denied", &[]).await;
     assert_eq!((denied.status.as_u16(), denied.header("x-envoy-ratelimited")), (401, None), "{denied:?}");
+    assert_eq!(denied.header("www-authenticate"), Some("Bearer realm=\"api\""), "{denied:?}");
     let grpc = get(&stack, "/denied", &[("content-type", "application/grpc")]).await;
     assert_eq!((grpc.status.as_u16(), grpc.header("grpc-status")), (200, Some("16")), "{grpc:?}");
     stack.assert_invariants(&[]).await;

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::denied::{Denied, Template};
 use crate::headers::{self, Dialect, Field};
+use crate::keys::{KeyMissing, Refusal};
 use crate::wire::Verdict;
 
 /// The problem type of a denial, from draft-ietf-httpapi-ratelimit-headers-10.
@@ -109,7 +110,9 @@ fn customised(mut reply: Reply, denied: Option<&Denied>, policy: &str, retry_aft
 /// The answer to a request that lacks what a policy's key is made of, where that means it is denied. With another
 /// status than 429 it is not about limits: what is configured for denials does not apply, and Envoy finds the gRPC
 /// status that goes with it.
-pub fn key_missing(denied: Option<&Denied>, policy: &str, status: u16, grpc: bool) -> Reply {
+pub fn key_missing(denied: Option<&Denied>, missing: &KeyMissing, grpc: bool) -> Reply {
+    let KeyMissing { policy, refusal: Refusal { status, challenge } } = missing;
+    let status = *status;
     let detail = format!(
         "Policy \"{policy}\" can't tell whose request this is: what it looks at is missing, empty or ambiguous."
     );
@@ -119,6 +122,7 @@ pub fn key_missing(denied: Option<&Denied>, policy: &str, status: u16, grpc: boo
         400 => "Bad Request",
         401 => "Unauthorized",
         403 => "Forbidden",
+        407 => "Proxy Authentication Required",
         429 => "Too Many Requests",
         503 => "Service Unavailable",
         _ => "Request Denied",
@@ -126,7 +130,9 @@ pub fn key_missing(denied: Option<&Denied>, policy: &str, status: u16, grpc: boo
     let problem =
         Problem { r#type: "about:blank", title, status, detail: &detail, violated_policies: &[], retry_after_ms: None };
     if status != 429 && denied.is_none() {
-        return reply(&problem, Status::Http(status), Vec::new(), false);
+        let name = if status == 407 { "proxy-authenticate" } else { "www-authenticate" };
+        let fields = challenge.iter().map(|challenge| (name, challenge.clone())).collect();
+        return reply(&problem, Status::Http(status), fields, false);
     }
     let fields = vec![("x-envoy-ratelimited", "true".to_owned())];
     customised(reply(&problem, Status::GrpcResourceExhausted, fields, grpc), denied, policy, None)
@@ -160,6 +166,7 @@ mod tests {
     use super::{QUOTA_EXCEEDED, Reply, Status, denied, denied_as, key_missing, undecided};
     use crate::denied::{Denied, Template};
     use crate::headers::Dialect;
+    use crate::keys::{KeyMissing, Refusal};
     use crate::wire::Verdict;
     #[cfg(all(target_arch = "wasm32", target_os = "unknown"))]
     use wasm_bindgen_test::wasm_bindgen_test as test;
@@ -224,7 +231,7 @@ mod tests {
         assert_eq!(value(&reply, "retry-after"), Some("1"));
         assert_eq!(value(&reply, "content-type"), None);
         assert_eq!(undecided(true).status, Status::GrpcUnavailable);
-        assert_eq!(key_missing(None, "b", 429, true).status, Status::GrpcResourceExhausted);
+        assert_eq!(key_missing(None, &missing(429), true).status, Status::GrpcResourceExhausted);
     }
 
     #[test]
@@ -233,16 +240,37 @@ mod tests {
         assert_eq!(reply.status, Status::Http(503));
         assert_eq!(value(&reply, "content-type"), Some("application/problem+json"));
         assert_eq!(value(&reply, "x-envoy-ratelimited"), None);
-        let reply = key_missing(None, "b", 429, false);
+        let reply = key_missing(None, &missing(429), false);
         assert_eq!(reply.status, Status::Http(429));
         assert_eq!(value(&reply, "x-envoy-ratelimited"), Some("true"));
         assert_eq!(value(&reply, "retry-after"), None);
         assert!(reply.body.contains("\\\"b\\\""), "{}", reply.body);
-        for grpc in [false, true] {
-            let reply = key_missing(None, "b", 401, grpc);
-            assert_eq!(reply.status, Status::Http(401));
-            assert_eq!(value(&reply, "x-envoy-ratelimited"), None);
-            assert!(reply.body.contains("Unauthorized"), "{}", reply.body);
+    }
+
+    /// A key of policy `b` is missing; who says what it is proves who he is.
+    fn missing(status: u16) -> KeyMissing {
+        let challenge = [401, 407].contains(&status).then(|| "Bearer realm=\"api\"".to_owned());
+        KeyMissing { policy: "b".to_owned(), refusal: Refusal { status, challenge } }
+    }
+
+    #[test]
+    fn who_has_no_key_is_told_what_the_status_demands() {
+        let challenge = Some("Bearer realm=\"api\"");
+        let table = [
+            (400, "Bad Request", None, None),
+            (401, "Unauthorized", challenge, None),
+            (403, "Forbidden", None, None),
+            (407, "Proxy Authentication Required", None, challenge),
+            (418, "Request Denied", None, None),
+        ];
+        for (status, title, www, proxy) in table {
+            for grpc in [false, true] {
+                let reply = key_missing(None, &missing(status), grpc);
+                assert_eq!(reply.status, Status::Http(status));
+                assert!(reply.body.contains(title), "{}", reply.body);
+                let got = ["x-envoy-ratelimited", "www-authenticate", "proxy-authenticate"].map(|n| value(&reply, n));
+                assert_eq!(got, [None, www, proxy], "{status}");
+            }
         }
     }
 
@@ -269,8 +297,8 @@ mod tests {
         assert_eq!(value(&reply, "x-envoy-ratelimited"), Some("true"));
         assert_eq!(value(&reply, "ratelimit"), Some(r#""b";r=0;t=1"#));
 
-        let reply = key_missing(Some(&custom), "mine", 429, false);
-        assert_eq!((reply.status, reply.body.as_str()), (Status::Http(503), "mine "));
+        let reply = key_missing(Some(&custom), &missing(429), false);
+        assert_eq!((reply.status, reply.body.as_str()), (Status::Http(503), "b "));
         // A gRPC client understands its own status only.
         let grpc = denied_as(Some(&custom), "mine", &verdicts, &[Dialect::Ietf], true);
         assert_eq!(grpc, denied(&verdicts, &[Dialect::Ietf], true));

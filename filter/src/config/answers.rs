@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::fields::{duration, is_token};
+use super::fields::{duration, is_printable, is_token};
 use crate::denials::Limits;
 use crate::denied::{Denied, Template};
 
@@ -167,7 +167,7 @@ fn body<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Template>, 
 
 fn content_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    if text.contains('/') && is_value(&text) {
+    if text.contains('/') && is_printable(&text) {
         Ok(Some(text))
     } else {
         Err(D::Error::custom("expected a media type, such as \"application/json\""))
@@ -202,13 +202,9 @@ pub(super) struct HeaderValue(Template);
 impl<'de> Deserialize<'de> for HeaderValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = String::deserialize(deserializer)?;
-        if !is_value(&value) {
+        if !is_printable(&value) {
             return Err(D::Error::custom("a header's value is made of printable ASCII"));
         }
         Template::parse(&value).map(Self).map_err(D::Error::custom)
     }
-}
-
-fn is_value(text: &str) -> bool {
-    text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
 }

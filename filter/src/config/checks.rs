@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use super::fields::{self, CookieName, HeaderName, Name, OneOrMany};
 use super::{MAX_COST, fields::Nothing};
 use crate::client_ip::ClientIpSettings;
-use crate::keys::{CheckSpec, Cost, CostSource, JwtClaim, KeyPart, OnMissing, Source};
+use crate::keys::{CheckSpec, Cost, CostSource, JwtClaim, KeyPart, OnMissing, Refusal, Source};
 use crate::path::Template;
 
 /// The namespace and the entry of Envoy's `jwt_authn` filter.
@@ -27,7 +27,18 @@ super::schema::read_as!(CheckSpec => RawCheck);
     schemars(
         rename = "Check",
         extend("dependencies" = {
-            "on_missing_status": {"required": ["on_missing"], "properties": {"on_missing": {"const": "deny"}}},
+            "on_missing_status": {
+                "required": ["on_missing"],
+                "properties": {"on_missing": {"const": "deny"}},
+                "anyOf": [
+                    {"required": ["on_missing_challenge"]},
+                    {"properties": {"on_missing_status": {"not": {"enum": [401, 407]}}}},
+                ],
+            },
+            "on_missing_challenge": {
+                "required": ["on_missing_status"],
+                "properties": {"on_missing_status": {"enum": [401, 407]}},
+            },
         })
     )
 )]
@@ -47,10 +58,14 @@ struct RawCheck {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(extend("default" = "bucket")))]
     on_missing: RawOnMissing,
-    /// The status for `on_missing: deny`, 400 to 599; without it, 429.
+    /// The status for `on_missing: deny`, 400 to 599 but for 405 and 426; without it, 429.
     #[serde(default, deserialize_with = "status")]
-    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::whole::<400, 599>"))]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::missing_status"))]
     on_missing_status: Option<u16>,
+    /// What `WWW-Authenticate` says with a status of 401, or `Proxy-Authenticate` with 407, such as `Bearer`.
+    #[serde(default, deserialize_with = "challenge")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::challenge"))]
+    on_missing_challenge: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -69,8 +84,13 @@ enum RawOnMissing {
 impl<'de> Deserialize<'de> for CheckSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = RawCheck::deserialize(deserializer)?;
-        let on_missing = match (raw.on_missing, raw.on_missing_status) {
-            (RawOnMissing::Deny, status) => OnMissing::Deny(status.unwrap_or(429)),
+        let (status, challenge) = (raw.on_missing_status, raw.on_missing_challenge);
+        if matches!(status, Some(401 | 407)) != challenge.is_some() {
+            let message = "HTTP demands `on_missing_challenge` of `on_missing_status: 401` and 407, and of no other";
+            return Err(D::Error::custom(message));
+        }
+        let on_missing = match (raw.on_missing, status) {
+            (RawOnMissing::Deny, status) => OnMissing::Deny(Refusal { status: status.unwrap_or(429), challenge }),
             (_, Some(_)) => return Err(D::Error::custom("`on_missing_status` is for `on_missing: deny`")),
             (RawOnMissing::Bucket, None) => OnMissing::Bucket,
             (RawOnMissing::Skip, None) => OnMissing::Skip,
@@ -80,8 +100,22 @@ impl<'de> Deserialize<'de> for CheckSpec {
 }
 
 fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D::Error> {
-    let status = fields::whole(deserializer, 400..=599)?;
-    Ok(u16::try_from(status).ok())
+    match fields::whole(deserializer, 400..=599)? {
+        // HTTP has them say which method, or which protocol, would do.
+        405 | 426 => Err(D::Error::custom("another method or protocol brings no key: 405 and 426 are not for this")),
+        status => Ok(u16::try_from(status).ok()),
+    }
+}
+
+/// A challenge, RFC 9110 section 11.3: a scheme, and perhaps parameters.
+fn challenge<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let scheme = text.split(' ').next().unwrap_or_default();
+    if fields::is_token(scheme) && fields::is_printable(&text) {
+        Ok(Some(text))
+    } else {
+        Err(D::Error::custom("expected a challenge, such as \"Bearer\" or \"Bearer realm=\\\"api\\\"\""))
+    }
 }
 
 impl Default for Cost {

@@ -149,6 +149,11 @@ pub(super) fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_allowed)
 }
 
+/// Whether a text can stand in a header: printable ASCII.
+pub(super) fn is_printable(text: &str) -> bool {
+    text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
+}
+
 /// A method, in upper case.
 pub(super) struct Method(pub String);
 

@@ -233,6 +233,15 @@ pub(super) fn hash_key(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "anyOf": [{"minLength": bytes}, {"pattern": "[^\\x00-\\x7f]"}]})
 }
 
+/// 400 to 599, but for those that a missing key is no reason for.
+pub(super) fn missing_status(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "integer", "minimum": 400, "maximum": 599, "not": {"enum": [405, 426]}})
+}
+
+pub(super) fn challenge(_: &mut SchemaGenerator) -> Schema {
+    text(&format!("^{TOKEN}+( [ -~]*)?$"))
+}
+
 pub(super) fn status(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"enum": [429, 503]})
 }

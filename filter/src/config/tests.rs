@@ -7,7 +7,7 @@ use super::{Config, ConfigError, CorsPreflight, OnError};
 use crate::client_ip::Trust;
 use crate::denials::Limits;
 use crate::headers::Dialect;
-use crate::keys::{CheckSpec, Cost, KeyPart, OnMissing, Source};
+use crate::keys::{CheckSpec, Cost, KeyPart, OnMissing, Refusal, Source};
 use crate::path::{PathMatch, PathSettings};
 use crate::rules::{Effect, HostMatch};
 
@@ -48,7 +48,7 @@ fn the_least_configuration_has_defaults() {
     assert_eq!((&config.denied, config.cors_preflight, config.forward_headers), (&None, CorsPreflight::Exempt, false));
     assert_eq!(config.denial_cache, Limits { max_age: Duration::from_secs(1), entries: 10_000 });
     let check = &checks(&config)[0];
-    assert_eq!((&check.cost, check.on_missing), (&Cost::Fixed(1), OnMissing::Bucket));
+    assert_eq!((&check.cost, &check.on_missing), (&Cost::Fixed(1), &OnMissing::Bucket));
     assert!(check.key.is_empty(), "one bucket for everybody");
 }
 
@@ -77,7 +77,8 @@ fn everything_can_be_said() {
     assert_eq!(first.methods.as_deref().unwrap(), ["GET", "POST"]);
     assert_eq!(first.hosts.as_deref().unwrap(), [HostMatch::Exact("a.example".to_owned())]);
     let check = &checks(&config)[0];
-    assert_eq!((&check.cost, check.on_missing), (&Cost::Fixed(5), OnMissing::Deny(429)));
+    let refusal = Refusal { status: 429, challenge: None };
+    assert_eq!((&check.cost, &check.on_missing), (&Cost::Fixed(5), &OnMissing::Deny(refusal)));
     let key = [
         Source::ClientIp(None),
         Source::Header("x-tenant-id".to_owned()),
@@ -214,6 +215,7 @@ fn errors_name_field_and_place() {
 #[test]
 fn errors_in_keys_name_field_and_place() {
     let part = |part: &str| check(&format!(r#"{{"policy":"p","key":[{part}]}}"#));
+    let missing = |fields: &str| check(&format!(r#"{{"policy":"p","key":[],"on_missing":"deny",{fields}}}"#));
     let table = [
         (part(r#"{"query":""}"#), "rules[0].checks[0].key[0].query: the name is empty"),
         (part(r#"{"cookie":"a b"}"#), "rules[0].checks[0].key[0].cookie: this is no cookie's name"),
@@ -241,9 +243,25 @@ fn errors_in_keys_name_field_and_place() {
             "rules[0].checks[0].key[0].client_ip.trusted_hops: invalid value: integer `0`, expected a whole number from 1",
         ),
         (
-            check(r#"{"policy":"p","key":[],"on_missing_status":401}"#),
+            check(r#"{"policy":"p","key":[],"on_missing_status":403}"#),
             "rules[0].checks[0]: `on_missing_status` is for `on_missing: deny`",
         ),
+        (missing(r#""on_missing_status":401"#), "rules[0].checks[0]: HTTP demands `on_missing_challenge` of"),
+        (missing(r#""on_missing_status":407.0"#), "rules[0].checks[0]: HTTP demands `on_missing_challenge` of"),
+        (missing(r#""on_missing_challenge":"Bearer""#), "rules[0].checks[0]: HTTP demands `on_missing_challenge` of"),
+        (
+            missing(r#""on_missing_status":403,"on_missing_challenge":"Bearer""#),
+            "rules[0].checks[0]: HTTP demands `on_missing_challenge` of `on_missing_status: 401` and 407, and of no other",
+        ),
+        (
+            missing(r#""on_missing_status":401,"on_missing_challenge":"""#),
+            "rules[0].checks[0].on_missing_challenge: expected a challenge, such as \"Bearer\"",
+        ),
+        (missing(r#""on_missing_challenge":"realm=\"a\"""#), "rules[0].checks[0].on_missing_challenge: expected a"),
+        (missing(r#""on_missing_challenge":"Bearer \u00e9""#), "rules[0].checks[0].on_missing_challenge: expected a"),
+        (missing(r#""on_missing_challenge":" Bearer""#), "rules[0].checks[0].on_missing_challenge: expected a"),
+        (missing(r#""on_missing_status":405"#), "rules[0].checks[0].on_missing_status: another method or protocol"),
+        (missing(r#""on_missing_status":426"#), "rules[0].checks[0].on_missing_status: another method or protocol"),
         (
             check(r#"{"policy":"p","key":[],"on_missing":"deny","on_missing_status":200}"#),
             "rules[0].checks[0].on_missing_status: invalid value: integer `200`, expected a whole number from 400 to 599",
@@ -300,8 +318,16 @@ fn settings_are_read() {
     assert_eq!(config.path, PathSettings { params: false, ..PathSettings::default() });
     assert_eq!(config.client_ip.trust, Some(Trust::Hops(2)));
     assert_eq!((config.client_ip.ipv4_prefix, config.client_ip.ipv6_prefix), (None, Some(56)));
-    let config = check(r#"{"policy":"p","key":[],"on_missing":"deny","on_missing_status":401}"#).unwrap();
-    assert_eq!(checks(&config)[0].on_missing, OnMissing::Deny(401));
+    for (fields, status, challenge) in [
+        ("", 429, None),
+        (r#","on_missing_status":403.0"#, 403, None),
+        (r#","on_missing_status":401,"on_missing_challenge":"Bearer""#, 401, Some("Bearer")),
+        (r#","on_missing_status":407,"on_missing_challenge":"Basic realm=\"a\"""#, 407, Some("Basic realm=\"a\"")),
+    ] {
+        let config = check(&format!(r#"{{"policy":"p","key":[],"on_missing":"deny"{fields}}}"#)).unwrap();
+        let refusal = Refusal { status, challenge: challenge.map(str::to_owned) };
+        assert_eq!(checks(&config)[0].on_missing, OnMissing::Deny(refusal), "{fields}");
+    }
 }
 
 /// Each is refused with one line that begins like this.

@@ -45,15 +45,24 @@ pub struct CheckSpec {
 }
 
 /// What a key part that is missing, empty or ambiguous (such as a repeated header) means for its check.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum OnMissing {
     /// All such requests share one bucket, distinct from every real value's.
     #[default]
     Bucket,
     /// The check is left out.
     Skip,
-    /// The request is denied, with this status.
-    Deny(u16),
+    /// The request is denied.
+    Deny(Refusal),
+}
+
+/// How a request without a key is denied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status to answer with.
+    pub status: u16,
+    /// What clients are to prove who they are with. A 401 and a 407 have it, in a header of their own.
+    pub challenge: Option<String>,
 }
 
 /// What rules and keys look at, read from the host once per request.
@@ -160,8 +169,8 @@ impl<'a> Facts<'a> {
 pub struct KeyMissing {
     /// The policy of the check.
     pub policy: String,
-    /// The status to answer with.
-    pub status: u16,
+    /// How it is denied.
+    pub refusal: Refusal,
 }
 
 /// Builds one check of a request. `None` if it is left out.
@@ -171,11 +180,13 @@ pub struct KeyMissing {
 pub fn build(spec: &CheckSpec, facts: &Facts<'_>) -> Result<Option<Check>, KeyMissing> {
     let mut key = Vec::with_capacity(spec.key.len());
     for part in &spec.key {
-        match (part.read(facts), spec.on_missing) {
+        match (part.read(facts), &spec.on_missing) {
             (Some(value), _) => key.push(value),
             (None, OnMissing::Bucket) => key.push(MISSING_PART.to_owned()),
             (None, OnMissing::Skip) => return Ok(None),
-            (None, OnMissing::Deny(status)) => return Err(KeyMissing { policy: spec.policy.clone(), status }),
+            (None, OnMissing::Deny(refusal)) => {
+                return Err(KeyMissing { policy: spec.policy.clone(), refusal: refusal.clone() });
+            }
         }
     }
     Ok(Some(Check { policy: spec.policy.clone(), key, cost: spec.cost.of(facts) }))

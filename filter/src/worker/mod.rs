@@ -82,10 +82,10 @@ impl Worker {
         let asked = match self.asked(&facts) {
             Ok(asked) if asked.checks.is_empty() => return Start::Pass,
             Ok(asked) => asked,
-            Err((KeyMissing { policy, status }, denied)) => {
+            Err((missing, denied)) => {
                 host.count(Metric::Denied, 1);
-                mark(host, Outcome::Denied, Some(&policy));
-                host.reply(&answer::key_missing(denied.as_deref(), &policy, status, grpc));
+                mark(host, Outcome::Denied, Some(&missing.policy));
+                host.reply(&answer::key_missing(denied.as_deref(), &missing, grpc));
                 return Start::Stop;
             }
         };

@@ -4,7 +4,7 @@ use wasm_bindgen_test::wasm_bindgen_test as test;
 mod parts;
 
 use super::encode::part;
-use super::{CheckSpec, Cost, Facts, KeyMissing, OnMissing, Source, build};
+use super::{CheckSpec, Cost, Facts, KeyMissing, OnMissing, Refusal, Source, build};
 use crate::config::Config;
 use crate::host::fake::FakeHost;
 use crate::wire::{Check, MISSING_PART};
@@ -88,11 +88,12 @@ fn missing_empty_and_repeated_headers_are_one_bucket() {
 #[test]
 fn missing_can_skip_or_deny() {
     let host = FakeHost::with(&[]);
-    let (skip, deny) = (header_check(OnMissing::Skip), header_check(OnMissing::Deny(403)));
+    let refusal = Refusal { status: 401, challenge: Some("Bearer".to_owned()) };
+    let (skip, deny) = (header_check(OnMissing::Skip), header_check(OnMissing::Deny(refusal.clone())));
     let config = plain();
     let facts = Facts::read(&host, &config);
     assert_eq!(build(&skip, &facts), Ok(None));
-    assert_eq!(build(&deny, &facts), Err(KeyMissing { policy: "p".to_owned(), status: 403 }));
+    assert_eq!(build(&deny, &facts), Err(KeyMissing { policy: "p".to_owned(), refusal }));
     host.set_headers(&[("x-id", b"a")]);
     for spec in [skip, deny] {
         assert_eq!(key_of(&host, &spec), ["a"]);

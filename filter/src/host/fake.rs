@@ -28,6 +28,8 @@ pub struct FakeHost {
     pub source: RefCell<Option<Vec<u8>>>,
     /// By their paths, joined by spaces.
     pub attributes: RefCell<BTreeMap<String, Vec<u8>>>,
+    /// What of the current request was asked for.
+    pub asked: RefCell<Vec<String>>,
     pub no_queue: Cell<bool>,
     pub call_error: Cell<Option<HostError>>,
     /// Contexts that `enter` refuses.
@@ -87,15 +89,19 @@ impl Host for FakeHost {
     }
 
     fn request_headers(&self) -> HeaderList {
+        self.asked.borrow_mut().push("headers".to_owned());
         self.headers.borrow().clone()
     }
 
     fn source_address(&self) -> Option<Vec<u8>> {
+        self.asked.borrow_mut().push("source".to_owned());
         self.source.borrow().clone()
     }
 
     fn attribute(&self, path: &[&str]) -> Option<Vec<u8>> {
-        self.attributes.borrow().get(&path.join(" ")).cloned()
+        let path = path.join(" ");
+        self.asked.borrow_mut().push(path.clone());
+        self.attributes.borrow().get(&path).cloned()
     }
 
     fn wake(&self) -> Result<(), HostError> {
@@ -133,6 +139,7 @@ impl Host for FakeHost {
     }
 
     fn property(&self, name: &str) -> Option<Vec<u8>> {
+        self.asked.borrow_mut().push(name.to_owned());
         self.property_of(self.context.get(), name).map(String::into_bytes)
     }
 

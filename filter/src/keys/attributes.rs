@@ -9,7 +9,7 @@ use super::Facts;
 /// An attribute, such as `connection.mtls`.
 pub(super) fn read(facts: &Facts<'_>, path: &[String]) -> Option<Vec<u8>> {
     let names: Vec<&str> = path.iter().map(String::as_str).collect();
-    let raw = facts.host.attribute(&names)?;
+    let raw = facts.attribute(&names)?;
     // Metadata is JSON, whose numbers are doubles; all other numbers are whole.
     if names.contains(&"filter_metadata") { value(raw, f64::from_le_bytes) } else { value(raw, i64::from_le_bytes) }
 }
@@ -17,7 +17,7 @@ pub(super) fn read(facts: &Facts<'_>, path: &[String]) -> Option<Vec<u8>> {
 /// Dynamic metadata, by its namespace and the path below it.
 pub(super) fn metadata(facts: &Facts<'_>, path: &[String]) -> Option<Vec<u8>> {
     let names: Vec<&str> = ["metadata", "filter_metadata"].into_iter().chain(path.iter().map(String::as_str)).collect();
-    value(facts.host.attribute(&names)?, f64::from_le_bytes)
+    value(facts.attribute(&names)?, f64::from_le_bytes)
 }
 
 /// A value as text, if it can be told what it is, and otherwise as it came. A list of one value is that value. Which

@@ -29,12 +29,13 @@ impl JwtClaim {
     pub(super) fn read(&self, facts: &Facts<'_>) -> Option<Vec<u8>> {
         match self {
             Self::Verified(path) => attributes::metadata(facts, path),
-            Self::Unverified(path) => unverified(facts.header("authorization")?, path).map(String::into_bytes),
+            Self::Unverified(path) => claim(facts.claims()?, path).map(String::into_bytes),
         }
     }
 }
 
-pub(crate) fn unverified(authorization: &[u8], path: &[String]) -> Option<String> {
+/// The claims of a bearer token.
+pub(crate) fn claims(authorization: &[u8]) -> Option<Value> {
     let (scheme, token) = authorization.split_at_checked("Bearer ".len())?;
     if !scheme.eq_ignore_ascii_case(b"Bearer ") || token.len() > MAX_TOKEN {
         return None;
@@ -44,8 +45,12 @@ pub(crate) fn unverified(authorization: &[u8], path: &[String]) -> Option<String
         return None;
     };
     // What can't be decoded is a token without claims, and that is all there is to say about it.
-    let payload: Value = serde_json::from_slice(&BASE64.decode(payload).ok()?).ok()?;
-    text(match path.iter().try_fold(&payload, |value, name| value.as_object()?.get(name))? {
+    serde_json::from_slice(&BASE64.decode(payload).ok()?).ok()
+}
+
+/// One of them as text.
+pub(crate) fn claim(claims: &Value, path: &[String]) -> Option<String> {
+    text(match path.iter().try_fold(claims, |value, name| value.as_object()?.get(name))? {
         // As `aud` may be written, RFC 7519 section 4.1.3. Of several, it is nobody's to say which one counts.
         Value::Array(list) => list.first().filter(|_| list.len() == 1)?,
         value => value,

@@ -1,9 +1,11 @@
 //! Keys: takes the parts of each check's key from a request.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::net::IpAddr;
 use std::sync::Arc;
+
+use serde_json::Value;
 
 use crate::client_ip::ClientIpSettings;
 use crate::config::Config;
@@ -17,7 +19,7 @@ mod cost;
 pub mod encode;
 mod fields;
 mod hash;
-mod jwt;
+pub(crate) mod jwt;
 mod part;
 #[cfg(test)]
 mod tests;
@@ -25,8 +27,6 @@ mod tests;
 pub use cost::{Cost, CostSource};
 pub use hash::{HashKey, MIN_HASH_KEY};
 pub use jwt::JwtClaim;
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use jwt::{MAX_TOKEN, unverified};
 pub use part::{KeyPart, Source};
 
 /// One check of a rule.
@@ -65,14 +65,19 @@ pub struct Refusal {
     pub challenge: Option<String>,
 }
 
-/// What rules and keys look at, read from the host once per request.
+/// What rules and keys look at. The host is asked for each thing at most once per request, and only if something
+/// wants it; for headers always, and for all of them at once.
 pub struct Facts<'a> {
     host: &'a dyn Host,
     config: &'a Config,
     headers: HeaderList,
     path: OnceCell<Option<Vec<u8>>>,
     authority: OnceCell<Option<Vec<u8>>>,
+    source_address: OnceCell<Option<Vec<u8>>>,
     client_address: OnceCell<Option<IpAddr>>,
+    /// Attributes by their paths: a request has few, and a list of few is searched faster than a map.
+    attributes: RefCell<Vec<(Vec<String>, Option<Vec<u8>>)>>,
+    claims: OnceCell<Option<Value>>,
 }
 
 impl<'a> Facts<'a> {
@@ -84,7 +89,10 @@ impl<'a> Facts<'a> {
             headers: host.request_headers(),
             path: OnceCell::new(),
             authority: OnceCell::new(),
+            source_address: OnceCell::new(),
             client_address: OnceCell::new(),
+            attributes: RefCell::default(),
+            claims: OnceCell::new(),
         }
     }
 
@@ -160,7 +168,24 @@ impl<'a> Facts<'a> {
     }
 
     fn resolve(&self, settings: &ClientIpSettings) -> Option<IpAddr> {
-        settings.resolve(self.host.source_address().as_deref(), self.header_values("x-forwarded-for"))
+        let source = self.source_address.get_or_init(|| self.host.source_address());
+        settings.resolve(source.as_deref(), self.header_values("x-forwarded-for"))
+    }
+
+    /// An attribute of the host's, as it hands it over.
+    fn attribute(&self, path: &[&str]) -> Option<Vec<u8>> {
+        let mut attributes = self.attributes.borrow_mut();
+        if let Some((_, value)) = attributes.iter().find(|(known, _)| known == path) {
+            return value.clone();
+        }
+        let value = self.host.attribute(path);
+        attributes.push((path.iter().map(|&name| name.to_owned()).collect(), value.clone()));
+        value
+    }
+
+    /// The claims of a bearer token that nobody has verified.
+    fn claims(&self) -> Option<&Value> {
+        self.claims.get_or_init(|| self.header("authorization").and_then(jwt::claims)).as_ref()
     }
 }
 

@@ -14,6 +14,7 @@ use crate::host::fake::{Did, FakeHost};
 use crate::metrics::Metric;
 
 mod answers;
+mod asked;
 
 fn worker_with(more: &str) -> Worker {
     let config = format!(

@@ -55,13 +55,13 @@ impl ConfigError {
         Self::Syntax { message: message(error), line, column }
     }
 
-    pub(super) fn field(error: serde_path_to_error::Error<serde_json::Error>) -> Self {
-        let path = one_line(&error.path().to_string()).into_owned();
-        let error = error.into_inner();
-        if path == "." || !error.is_data() {
-            return Self::syntax(&error);
+    /// An error at the end of a path, which is empty for the whole.
+    pub(super) fn field(path: &str, error: &serde_json::Error) -> Self {
+        if path.is_empty() || !error.is_data() {
+            return Self::syntax(error);
         }
-        Self::Field { path, message: message(&error), line: error.line(), column: error.column() }
+        let path = one_line(path).into_owned();
+        Self::Field { path, message: message(error), line: error.line(), column: error.column() }
     }
 }
 

@@ -22,6 +22,7 @@ mod error;
 mod fields;
 mod matching;
 mod prepare;
+mod reader;
 #[cfg(feature = "schema")]
 pub mod schema;
 mod settings;
@@ -129,9 +130,7 @@ impl Config {
         if !json.trim_ascii_start().starts_with(b"{") {
             return Err(ConfigError::NotAnObject);
         }
-        let mut reader = serde_json::Deserializer::from_slice(json);
-        let mut config: Self = serde_path_to_error::deserialize(&mut reader).map_err(ConfigError::field)?;
-        reader.end().map_err(|error| ConfigError::syntax(&error))?;
+        let mut config: Self = reader::read(json)?;
         config.prepare()?;
         Ok(config)
     }

@@ -9,12 +9,13 @@ use std::time::Duration;
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::fields::{duration, is_printable, is_token};
+use super::fields::{duration, from_text, is_printable, is_token, text, whole};
 use crate::denials::Limits;
 use crate::denied::{Denied, Template};
 
 /// The longest a denial may be repeated without asking.
 const MAX_AGE: Duration = Duration::from_mins(1);
+/// How many denials may be kept.
 const ENTRIES: RangeInclusive<u64> = 1..=1_000_000;
 
 /// Names that are no free choice: HTTP's own, and those of every denial.
@@ -99,18 +100,7 @@ fn max_age<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Er
 }
 
 fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    let entries = f64::deserialize(deserializer)?;
-    whole(entries, &ENTRIES)
-        .and_then(|entries| usize::try_from(entries).ok())
-        .ok_or_else(|| D::Error::custom("expected a whole number from 1 to 1000000"))
-}
-
-/// A whole number. Envoy hands numbers over as doubles, so that one may arrive as `429.0`.
-fn whole(number: f64, range: &RangeInclusive<u64>) -> Option<u64> {
-    #[allow(clippy::cast_precision_loss)] // the ranges here are exact
-    let fits = number.fract() == 0.0 && (*range.start() as f64..=*range.end() as f64).contains(&number);
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // just looked at
-    fits.then_some(number as u64)
+    whole(deserializer, ENTRIES)
 }
 
 /// What denied clients are told.
@@ -162,16 +152,14 @@ fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u16, D::Error> {
 }
 
 fn body<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Template>, D::Error> {
-    Template::parse(&String::deserialize(deserializer)?).map(Some).map_err(D::Error::custom)
+    text(deserializer, |body| Template::parse(&body).map(Some))
 }
 
 fn content_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    if text.contains('/') && is_printable(&text) {
-        Ok(Some(text))
-    } else {
-        Err(D::Error::custom("expected a media type, such as \"application/json\""))
-    }
+    text(deserializer, |name| {
+        let is_type = name.contains('/') && is_printable(&name);
+        if is_type { Ok(Some(name)) } else { Err("expected a media type, such as \"application/json\"") }
+    })
 }
 
 fn headers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, Template)>, D::Error> {
@@ -182,29 +170,25 @@ fn headers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, Te
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct HeaderName(String);
 
-impl<'de> Deserialize<'de> for HeaderName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?.to_ascii_lowercase();
-        if !is_token(&name) {
-            Err(D::Error::custom("this is no header name"))
-        } else if name == "content-type" {
-            Err(D::Error::custom("`content-type` has a field of its own, `content_type`"))
-        } else if TAKEN.contains(&name.as_str()) || crate::spoofed::is_ours(&name) {
-            Err(D::Error::custom(format!("`{name}` is not for configuration to set")))
-        } else {
-            Ok(Self(name))
-        }
+from_text!(HeaderName: |name| {
+    let name = name.to_ascii_lowercase();
+    if !is_token(&name) {
+        Err("this is no header name".to_owned())
+    } else if name == "content-type" {
+        Err("`content-type` has a field of its own, `content_type`".to_owned())
+    } else if TAKEN.contains(&name.as_str()) || crate::spoofed::is_ours(&name) {
+        Err(format!("`{name}` is not for configuration to set"))
+    } else {
+        Ok(Self(name))
     }
-}
+});
 
 pub(super) struct HeaderValue(Template);
 
-impl<'de> Deserialize<'de> for HeaderValue {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = String::deserialize(deserializer)?;
-        if !is_printable(&value) {
-            return Err(D::Error::custom("a header's value is made of printable ASCII"));
-        }
-        Template::parse(&value).map(Self).map_err(D::Error::custom)
+from_text!(HeaderValue: |value| {
+    if is_printable(&value) {
+        Template::parse(&value).map(Self)
+    } else {
+        Err("a header's value is made of printable ASCII".to_owned())
     }
-}
+});

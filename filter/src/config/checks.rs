@@ -6,7 +6,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::fields::{self, CookieName, HeaderName, Name, OneOrMany};
+use super::fields::{self, CookieName, HeaderName, Name, OneOrMany, from_text};
 use super::{MAX_COST, fields::Nothing};
 use crate::client_ip::ClientIpSettings;
 use crate::keys::{CheckSpec, Cost, CostSource, JwtClaim, KeyPart, OnMissing, Refusal, Source};
@@ -103,19 +103,20 @@ fn status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u16>, D::
     match fields::whole(deserializer, 400..=599)? {
         // HTTP has them say which method, or which protocol, would do.
         405 | 426 => Err(D::Error::custom("another method or protocol brings no key: 405 and 426 are not for this")),
-        status => Ok(u16::try_from(status).ok()),
+        status => Ok(Some(status)),
     }
 }
 
 /// A challenge, RFC 9110 section 11.3: a scheme, and perhaps parameters.
 fn challenge<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    let scheme = text.split(' ').next().unwrap_or_default();
-    if fields::is_token(scheme) && fields::is_printable(&text) {
-        Ok(Some(text))
-    } else {
-        Err(D::Error::custom("expected a challenge, such as \"Bearer\" or \"Bearer realm=\\\"api\\\"\""))
-    }
+    fields::text(deserializer, |text| {
+        let scheme = text.split(' ').next().unwrap_or_default();
+        if fields::is_token(scheme) && fields::is_printable(&text) {
+            Ok(Some(text))
+        } else {
+            Err("expected a challenge, such as \"Bearer\" or \"Bearer realm=\\\"api\\\"\"")
+        }
+    })
 }
 
 impl Default for Cost {
@@ -272,22 +273,16 @@ pub(super) struct RawKeyPart {
 }
 
 fn segment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
-    let number = fields::whole(deserializer, 1..=1000)?;
-    Ok(usize::try_from(number).ok())
+    fields::whole(deserializer, 1..=1000).map(Some)
 }
 
 pub(super) struct TemplatePart(Template);
 
-impl<'de> Deserialize<'de> for TemplatePart {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let template = Template::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)?;
-        if template.has_placeholder() {
-            Ok(Self(template))
-        } else {
-            Err(D::Error::custom("a template without a placeholder, such as {id}, has no value"))
-        }
-    }
-}
+from_text!(TemplatePart: |text| match Template::parse(&text) {
+    Ok(template) if template.has_placeholder() => Ok(Self(template)),
+    Ok(_) => Err("a template without a placeholder, such as {id}, has no value"),
+    Err(error) => Err(error),
+});
 
 /// `connection.mtls`, or a list where a name has a dot in it.
 pub(super) struct Attribute(Vec<String>);

@@ -1,6 +1,6 @@
 //! Single fields of the configuration: how they may be written, and what they must be.
 
-use std::fmt;
+use std::fmt::{self, Display};
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -20,36 +20,56 @@ pub(super) fn rules<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Ru
     if rules.is_empty() { Err(D::Error::custom("at least one rule is needed")) } else { Ok(rules) }
 }
 
+/// Reads a text, and then what it says; the error is for the user.
+pub(super) fn text<'de, D: Deserializer<'de>, T, E: Display>(
+    deserializer: D,
+    read: impl FnOnce(String) -> Result<T, E>,
+) -> Result<T, D::Error> {
+    read(String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+/// Types that are read from a [`text`].
+macro_rules! from_text {
+    ($type:ty: $read:expr) => {
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                super::fields::text(deserializer, $read)
+            }
+        }
+    };
+}
+pub(super) use from_text;
+
 pub(super) fn cluster<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    let name = String::deserialize(deserializer)?;
-    if name.is_empty() { Err(D::Error::custom("the cluster's name is empty")) } else { Ok(name) }
+    text(deserializer, |name| if name.is_empty() { Err("the cluster's name is empty") } else { Ok(name) })
 }
 
 pub(super) fn authority<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    let authority = String::deserialize(deserializer)?;
-    if authority.is_empty() || !authority.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(D::Error::custom("expected a host, with or without a port"));
-    }
-    Ok(authority)
+    text(deserializer, |host| {
+        let is_host = !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic());
+        if is_host { Ok(host) } else { Err("expected a host, with or without a port") }
+    })
 }
 
 pub(super) fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    let name = String::deserialize(deserializer)?;
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-    if name.is_empty() {
-        Err(D::Error::custom("the policy's name is empty"))
-    } else if name.bytes().all(is_allowed) {
-        Ok(name)
-    } else {
-        Err(D::Error::custom("a policy's name is made of the letters A to Z and a to z, digits, and \"_.-\""))
-    }
+    text(deserializer, |name| {
+        if name.is_empty() {
+            Err("the policy's name is empty")
+        } else if name.bytes().all(is_allowed) {
+            Ok(name)
+        } else {
+            Err("a policy's name is made of the letters A to Z and a to z, digits, and \"_.-\"")
+        }
+    })
 }
 
 pub(super) fn timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    duration(&text)
-        .filter(|duration| TIMEOUT.contains(duration))
-        .ok_or_else(|| D::Error::custom("expected a duration from 1ms to 10s, such as \"50ms\" or \"1s\""))
+    text(deserializer, |text| {
+        duration(&text)
+            .filter(|duration| TIMEOUT.contains(duration))
+            .ok_or("expected a duration from 1ms to 10s, such as \"50ms\" or \"1s\"")
+    })
 }
 
 pub(super) fn duration(text: &str) -> Option<Duration> {
@@ -67,28 +87,32 @@ pub(super) fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D:
 }
 
 /// A whole number. Envoy hands numbers over as doubles, so that one may arrive as `5.0`.
-pub(super) fn whole<'de, D: Deserializer<'de>>(deserializer: D, range: RangeInclusive<u64>) -> Result<u64, D::Error> {
-    struct Whole(RangeInclusive<u64>);
+pub(super) fn whole<'de, D: Deserializer<'de>, N: TryFrom<u64>>(
+    deserializer: D,
+    range: RangeInclusive<u64>,
+) -> Result<N, D::Error> {
+    let number = deserializer.deserialize_any(Whole(range))?;
+    N::try_from(number).map_err(|_| D::Error::custom("this number is too large"))
+}
 
-    impl Visitor<'_> for Whole {
-        type Value = u64;
+struct Whole(RangeInclusive<u64>);
 
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a whole number from {} to {}", self.0.start(), self.0.end())
-        }
+impl Visitor<'_> for Whole {
+    type Value = u64;
 
-        fn visit_u64<E: Error>(self, number: u64) -> Result<u64, E> {
-            let in_range = Some(number).filter(|number| self.0.contains(number));
-            in_range.ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
-        }
-
-        fn visit_f64<E: Error>(self, number: f64) -> Result<u64, E> {
-            let in_range = from_double(number).filter(|number| self.0.contains(number));
-            in_range.ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self))
-        }
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a whole number from {} to {}", self.0.start(), self.0.end())
     }
 
-    deserializer.deserialize_any(Whole(range))
+    fn visit_u64<E: Error>(self, number: u64) -> Result<u64, E> {
+        let in_range = Some(number).filter(|number| self.0.contains(number));
+        in_range.ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<u64, E> {
+        let in_range = from_double(number).filter(|number| self.0.contains(number));
+        in_range.ok_or_else(|| E::invalid_value(Unexpected::Float(number), &self))
+    }
 }
 
 /// The whole number that a double is, if it is one and not so large that its neighbours are none.
@@ -108,40 +132,28 @@ pub(super) struct Nothing {}
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct HeaderName(pub String);
 
-impl<'de> Deserialize<'de> for HeaderName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        const PSEUDO: [&str; 4] = [":authority", ":method", ":path", ":scheme"];
-        let name = String::deserialize(deserializer)?.to_ascii_lowercase();
-        if name == "host" {
-            Ok(Self(":authority".to_owned()))
-        } else if PSEUDO.contains(&name.as_str()) || is_token(&name) {
-            Ok(Self(name))
-        } else {
-            Err(D::Error::custom("this is no header name"))
-        }
+from_text!(HeaderName: |name| {
+    const PSEUDO: [&str; 4] = [":authority", ":method", ":path", ":scheme"];
+    let name = name.to_ascii_lowercase();
+    if name == "host" {
+        Ok(Self(":authority".to_owned()))
+    } else if PSEUDO.contains(&name.as_str()) || is_token(&name) {
+        Ok(Self(name))
+    } else {
+        Err("this is no header name")
     }
-}
+});
 
 /// The name of a query parameter or of anything else: some text.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name(pub String);
 
-impl<'de> Deserialize<'de> for Name {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        if name.is_empty() { Err(D::Error::custom("the name is empty")) } else { Ok(Self(name)) }
-    }
-}
+from_text!(Name: |name| if name.is_empty() { Err("the name is empty") } else { Ok(Self(name)) });
 
 /// The name of a cookie.
 pub(super) struct CookieName(pub String);
 
-impl<'de> Deserialize<'de> for CookieName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        if is_token(&name) { Ok(Self(name)) } else { Err(D::Error::custom("this is no cookie's name")) }
-    }
-}
+from_text!(CookieName: |name| if is_token(&name) { Ok(Self(name)) } else { Err("this is no cookie's name") });
 
 /// A token of HTTP, RFC 9110 section 5.6.2.
 pub(super) fn is_token(text: &str) -> bool {
@@ -157,38 +169,32 @@ pub(super) fn is_printable(text: &str) -> bool {
 /// A method, in upper case.
 pub(super) struct Method(pub String);
 
-impl<'de> Deserialize<'de> for Method {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        if is_token(&name) { Ok(Self(name.to_ascii_uppercase())) } else { Err(D::Error::custom("this is no method")) }
-    }
-}
+from_text!(Method: |name| {
+    if is_token(&name) { Ok(Self(name.to_ascii_uppercase())) } else { Err("this is no method") }
+});
 
 /// A host, as rules compare it, or `*.` and the end of one.
 pub(super) struct HostName(pub HostMatch);
 
-impl<'de> Deserialize<'de> for HostName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?;
+from_text!(HostName: |name| {
         let (name, is_suffix) = match name.strip_prefix("*.") {
             Some(end) => (end.to_owned(), true),
             None => (name, false),
         };
         if name.contains('*') {
-            return Err(D::Error::custom("a wildcard can only be the first label, such as in *.example.com"));
+            return Err("a wildcard can only be the first label, such as in *.example.com");
         }
         let is_possible = |byte: u8| byte.is_ascii_graphic() && !b"/?#@,".contains(&byte);
         let plain = rules::host(name.as_bytes()).and_then(|host| String::from_utf8(host).ok());
         match plain {
             Some(host) if host.len() < name.trim_end_matches('.').len() => {
-                Err(D::Error::custom("a host has no port: requests match whatever their port"))
+                Err("a host has no port: requests match whatever their port")
             }
             Some(host) if host.bytes().all(is_possible) && is_suffix => Ok(Self(HostMatch::Suffix(format!(".{host}")))),
             Some(host) if host.bytes().all(is_possible) => Ok(Self(HostMatch::Exact(host))),
-            _ => Err(D::Error::custom("this is no host")),
+            _ => Err("this is no host"),
         }
-    }
-}
+});
 
 /// A value, or a list of at least one.
 pub(super) struct OneOrMany<T>(pub Vec<T>);

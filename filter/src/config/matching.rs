@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use super::fields::{HeaderName, HostName, Method, Name, OneOrMany};
+use super::fields::{HeaderName, HostName, Method, Name, OneOrMany, from_text};
 use super::settings::Block;
 use crate::path::PathMatch;
 use crate::pattern::{Pattern, ValueMatch};
@@ -92,11 +92,7 @@ impl<'de> Deserialize<'de> for PathMatch {
     }
 }
 
-impl<'de> Deserialize<'de> for Pattern {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
-    }
-}
+from_text!(Pattern: |text| text.parse());
 
 /// What a header or a query parameter must be: one way to say it.
 #[derive(Deserialize)]

@@ -3,6 +3,7 @@
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
+use super::fields::{from_text, text, whole};
 use crate::cidr::Cidr;
 use crate::client_ip::{ClientIpSettings, Trust};
 use crate::keys::{HashKey, MIN_HASH_KEY};
@@ -10,11 +11,7 @@ use crate::keys::{HashKey, MIN_HASH_KEY};
 /// A block of addresses.
 pub(super) struct Block(pub Cidr);
 
-impl<'de> Deserialize<'de> for Block {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map(Self).map_err(D::Error::custom)
-    }
-}
+from_text!(Block: |text| text.parse().map(Self));
 
 #[cfg(feature = "schema")]
 super::schema::read_as!(ClientIpSettings => RawClientIp);
@@ -61,19 +58,15 @@ impl<'de> Deserialize<'de> for ClientIpSettings {
 }
 
 fn hops<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
-    let hops = super::fields::whole(deserializer, 1..=100)?;
-    Ok(usize::try_from(hops).ok())
+    whole(deserializer, 1..=100).map(Some)
 }
 
 fn prefix<'de, D: Deserializer<'de>, const BITS: u8>(deserializer: D) -> Result<Option<u8>, D::Error> {
-    let prefix = super::fields::whole(deserializer, 1..=BITS.into())?;
-    Ok(u8::try_from(prefix).ok())
+    whole(deserializer, 1..=BITS.into()).map(Some)
 }
 
 pub(super) fn hash_key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<HashKey>, D::Error> {
-    let secret = String::deserialize(deserializer)?;
     // The message must not show it.
-    let key = HashKey::new(secret.as_bytes());
-    let key = key.ok_or_else(|| D::Error::custom(format!("a hash key has at least {MIN_HASH_KEY} bytes")))?;
-    Ok(Some(key))
+    let too_short = || format!("a hash key has at least {MIN_HASH_KEY} bytes");
+    text(deserializer, |secret| HashKey::new(secret.as_bytes()).map(Some).ok_or_else(too_short))
 }

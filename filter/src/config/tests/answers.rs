@@ -68,8 +68,14 @@ fn their_errors_name_field_and_place() {
             with(r#""denial_cache":{"max_age":1}"#),
             "denial_cache.max_age: invalid value: integer `1`, expected a duration",
         ),
-        (with(r#""denial_cache":{"entries":0}"#), "denial_cache.entries: expected a whole number from 1 to 1000000"),
-        (with(r#""denial_cache":{"entries":1.5}"#), "denial_cache.entries: expected a whole number"),
+        (
+            with(r#""denial_cache":{"entries":0}"#),
+            "denial_cache.entries: invalid value: integer `0`, expected a whole number from 1 to 1000000",
+        ),
+        (
+            with(r#""denial_cache":{"entries":1.5}"#),
+            "denial_cache.entries: invalid value: floating point `1.5`, expected a whole number",
+        ),
         (rule(r#"{"exempt":true,"denied":{}}"#), "rules[0]: an exempt rule denies nobody"),
         (
             rule(r#"{"checks":[{"policy":"p","key":[]}],"denied":{"status":1}}"#),

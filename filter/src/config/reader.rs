@@ -5,7 +5,7 @@
 //! fields' values, without their names.
 
 use std::cell::RefCell;
-use std::fmt;
+use std::fmt::{self, Write};
 
 use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -47,7 +47,7 @@ fn path(trail: &[Step]) -> String {
     let mut path = String::new();
     for step in trail.iter().rev() {
         match step {
-            Step::Item(index) => path.push_str(&format!("[{index}]")),
+            Step::Item(index) => drop(write!(path, "[{index}]")), // a String takes everything
             Step::Field(name) if path.is_empty() => path.push_str(name),
             Step::Field(name) => path.extend([".", name.as_str()]),
         }

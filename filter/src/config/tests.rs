@@ -144,22 +144,6 @@ fn errors_name_field_and_place() {
         (Config::parse(br#"{"sidecar":{"cluster":"s","timeout":"50"}}"#), "sidecar.timeout: expected a duration"),
         (Config::parse(br#"{"sidecar":{"cluster":"s","timeout":50}}"#), "sidecar.timeout: invalid type: integer `50`"),
         (Config::parse(br#"{"sidecar":{"cluster":"s","authority":"a b"}}"#), "sidecar.authority: expected a host"),
-        (
-            Config::parse(br#"{"sidecar":["s"],"rules":[]}"#),
-            "sidecar: invalid type: sequence, expected an object (line 1",
-        ),
-        (Config::parse(br#"{"sidecar":"s","rules":[]}"#), "sidecar: invalid type: string \"s\", expected an object"),
-        (Config::parse(br#"{"sidecar":null,"rules":[]}"#), "sidecar: invalid type: null, expected an object"),
-        (rule("[]"), "rules[0]: invalid type: sequence, expected an object"),
-        (rule(r#"{"checks":[["p",[]]]}"#), "rules[0].checks[0]: invalid type: sequence, expected an object"),
-        (
-            rule(r#"{"exempt":true,"match":{"not":[]}}"#),
-            "rules[0].match.not: invalid type: sequence, expected an object",
-        ),
-        (
-            check(r#"{"policy":"p","key":[["a"]]}"#),
-            "rules[0].checks[0].key[0]: invalid type: sequence, expected \"client",
-        ),
         (with(r#""on_eror":"deny""#), "on_eror: unknown field `on_eror`, expected one of `sidecar`, `on_error`"),
         (with(r#""on_error":"close""#), "on_error: unknown variant `close`, expected `allow` or `deny`"),
         (with(r#""headers":"all""#), "headers: unknown variant `all`, expected one of `ietf`, `x-ratelimit`, `none`"),
@@ -224,6 +208,29 @@ fn errors_name_field_and_place() {
         (check(r#"{"policy":"p","key":[{"header":""}]}"#), "rules[0].checks[0].key[0].header: this is no header name"),
         (check(r#"{"policy":"p","key":[{"heder":"a"}]}"#), "rules[0].checks[0].key[0].heder: unknown field `heder`"),
         (check(r#"{"policy":"p","key":"client_ip"}"#), "rules[0].checks[0].key: invalid type: string"),
+    ];
+    assert_messages(table);
+}
+
+#[test]
+fn an_object_is_read_from_an_object_only() {
+    let table = [
+        (
+            Config::parse(br#"{"sidecar":["s"],"rules":[]}"#),
+            "sidecar: invalid type: sequence, expected an object (line 1",
+        ),
+        (Config::parse(br#"{"sidecar":"s","rules":[]}"#), "sidecar: invalid type: string \"s\", expected an object"),
+        (Config::parse(br#"{"sidecar":null,"rules":[]}"#), "sidecar: invalid type: null, expected an object"),
+        (rule("[]"), "rules[0]: invalid type: sequence, expected an object"),
+        (rule(r#"{"checks":[["p",[]]]}"#), "rules[0].checks[0]: invalid type: sequence, expected an object"),
+        (
+            rule(r#"{"exempt":true,"match":{"not":[]}}"#),
+            "rules[0].match.not: invalid type: sequence, expected an object",
+        ),
+        (
+            check(r#"{"policy":"p","key":[["a"]]}"#),
+            "rules[0].checks[0].key[0]: invalid type: sequence, expected \"client",
+        ),
     ];
     assert_messages(table);
 }

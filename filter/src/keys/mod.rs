@@ -75,10 +75,12 @@ pub struct Facts<'a> {
     authority: OnceCell<Option<Vec<u8>>>,
     source_address: OnceCell<Option<Vec<u8>>>,
     client_address: OnceCell<Option<IpAddr>>,
-    /// Attributes by their paths: a request has few, and a list of few is searched faster than a map.
-    attributes: RefCell<Vec<(Vec<String>, Option<Vec<u8>>)>>,
+    attributes: RefCell<Attributes>,
     claims: OnceCell<Option<Value>>,
 }
+
+/// Attributes by their paths: a request has few, and a list of few is searched faster than a map.
+type Attributes = Vec<(Vec<String>, Option<Vec<u8>>)>;
 
 impl<'a> Facts<'a> {
     /// Reads the current request.

@@ -219,14 +219,18 @@ fn a_hundred_rules() {
             .collect();
         let config = format!(r#"{{"sidecar":{{"cluster":"s"}},"rules":[{}]}}"#, rules.join(","));
         let config = Config::parse(config.as_bytes()).unwrap();
-        let start = std::time::Instant::now();
-        let requests = 20_000_u32;
-        for _ in 0..requests {
-            let facts = Facts::read(&fake, &config);
-            let checks = checks(&config.rules, &facts);
-            assert_eq!(checks.len(), 1, "{kind}");
-            std::hint::black_box(crate::keys::build(checks[0], &facts).unwrap());
-        }
-        println!("100 rules by {kind}: {} ns per request", start.elapsed().as_nanos() / u128::from(requests));
+        let run = || {
+            let start = std::time::Instant::now();
+            for _ in 0..200 {
+                let facts = Facts::read(&fake, &config);
+                let checks = checks(&config.rules, &facts);
+                assert_eq!(checks.len(), 1, "{kind}");
+                std::hint::black_box(crate::keys::build(checks[0], &facts).unwrap());
+            }
+            start.elapsed() / 200
+        };
+        // The fastest run: whatever else the machine does can only make one slower.
+        let fastest = (0..200).map(|_| run()).min().unwrap();
+        println!("100 rules by {kind}: {} ns per request", fastest.as_nanos());
     }
 }

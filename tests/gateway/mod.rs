@@ -5,6 +5,7 @@ mod denial_cache;
 mod grpc;
 mod instances;
 mod nothing_passes;
+mod plugin_failures;
 mod reconfiguration;
 mod spoofed;
 mod websocket;

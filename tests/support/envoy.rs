@@ -1,6 +1,6 @@
 //! An Envoy of one test, started from the bootstrap that users start from.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -30,6 +30,10 @@ pub struct EnvoyOptions {
     pub max_request_headers_kb: u32,
     /// HTTP filters in front of Sluice.
     pub filters_before: Vec<Value>,
+    /// The plugin itself.
+    pub plugin_file: PathBuf,
+    /// Fields of Envoy's own configuration of the plugin, such as `failure_policy`.
+    pub wasm: Value,
 }
 
 impl Default for EnvoyOptions {
@@ -46,6 +50,8 @@ impl Default for EnvoyOptions {
             sidecars: Vec::new(),
             upstream: None,
             max_request_headers_kb: 60,
+            plugin_file: plugin().to_owned(),
+            wasm: json!({}),
         }
     }
 }
@@ -176,10 +182,13 @@ fn move_listener_out(bootstrap: &mut Value, directory: &Path) -> Value {
 }
 
 fn configure(options: &EnvoyOptions, port: u16, admin: u16) -> Value {
-    let mut config = bootstrap("envoy/envoy.yaml", plugin());
+    let mut config = bootstrap("envoy/envoy.yaml", &options.plugin_file);
     config["admin"]["address"] = address(admin);
     config["static_resources"]["listeners"][0]["address"] = address(port);
     filter(&mut config)["configuration"]["value"] = options.plugin.to_string().into();
+    for (field, value) in options.wasm.as_object().unwrap() {
+        filter(&mut config)[field.as_str()] = value.clone();
+    }
     let first = manager(&mut config)["http_filters"][0].clone();
     let manager = manager(&mut config);
     let filters = manager["http_filters"].as_array_mut().unwrap();

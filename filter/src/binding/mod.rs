@@ -16,6 +16,8 @@ use crate::host::Host;
 use crate::worker::{Start, Worker};
 
 mod envoy;
+#[cfg(feature = "panics-for-tests")]
+mod panics;
 
 // The one unsafe thing here is the exported `_initialize` with which the host starts the plugin.
 #[allow(unsafe_code, missing_docs)]
@@ -130,6 +132,8 @@ impl Context for Http {
 
 impl HttpContext for Http {
     fn on_http_request_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
+        #[cfg(feature = "panics-for-tests")]
+        panics::if_asked();
         let Some(shared) = &self.shared else { return Action::Continue };
         let Ok(mut worker) = shared.worker.try_borrow_mut() else { return Action::Continue };
         match worker.request(&shared.host, self.id) {

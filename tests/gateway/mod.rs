@@ -3,6 +3,7 @@
 mod answers;
 mod denial_cache;
 mod grpc;
+mod grpc_client;
 mod instances;
 mod nothing_passes;
 mod plugin_failures;

@@ -26,6 +26,8 @@ pub struct EnvoyOptions {
     pub sidecars: Vec<u16>,
     /// The upstream's port. Without one Envoy itself answers 200.
     pub upstream: Option<u16>,
+    /// Whether the upstream speaks HTTP/2 without TLS, as servers of gRPC do.
+    pub upstream_http2: bool,
     /// Envoy's own limit is 60 KiB for all headers together.
     pub max_request_headers_kb: u32,
     /// HTTP filters in front of Sluice.
@@ -49,6 +51,7 @@ impl Default for EnvoyOptions {
             dynamic: false,
             sidecars: Vec::new(),
             upstream: None,
+            upstream_http2: false,
             max_request_headers_kb: 60,
             plugin_file: plugin().to_owned(),
             wasm: json!({}),
@@ -225,6 +228,13 @@ fn configure(options: &EnvoyOptions, port: u16, admin: u16) -> Value {
         };
         let endpoints: Vec<_> = ports.iter().map(|&port| json!({"endpoint": {"address": address(port)}})).collect();
         cluster["load_assignment"]["endpoints"] = json!([{"lb_endpoints": endpoints}]);
+        if cluster["name"] == "upstream" && options.upstream_http2 {
+            let kind = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
+            cluster["typed_extension_protocol_options"] = json!({kind: {
+                "@type": format!("type.googleapis.com/{kind}"),
+                "explicit_http_config": {"http2_protocol_options": {}},
+            }});
+        }
     }
     config
 }

@@ -5,6 +5,7 @@ mod denial_cache;
 mod grpc;
 mod grpc_client;
 mod instances;
+mod memory;
 mod nothing_passes;
 mod plugin_failures;
 mod reconfiguration;

@@ -22,6 +22,8 @@ pub struct EnvoyOptions {
     pub manager: Value,
     /// Whether the listener comes from a file that [`Envoy::push`] replaces.
     pub dynamic: bool,
+    /// How long a listener, or filter chain, that was replaced is kept for those who still use it.
+    pub drain_time_s: u32,
     /// The ports of the sidecars in the cluster `sluice`; none is an empty cluster.
     pub sidecars: Vec<u16>,
     /// The upstream's port. Without one Envoy itself answers 200.
@@ -49,6 +51,8 @@ impl Default for EnvoyOptions {
             filters_before: Vec::new(),
             manager: json!({}),
             dynamic: false,
+            // Not the ten minutes that are Envoy's default.
+            drain_time_s: 10,
             sidecars: Vec::new(),
             upstream: None,
             upstream_http2: false,
@@ -100,8 +104,9 @@ impl Envoy {
         command.arg("--config-path").arg(file).args(["--concurrency", &options.workers.to_string()]);
         // No shared memory, which Envoys on one machine would otherwise fight over.
         command.args(["--disable-hot-restart", "--log-level", "info"]);
-        // Tests read access logs, and don't keep listeners that were replaced for ten minutes.
-        command.args(["--file-flush-interval-msec", "10", "--drain-time-s", "10"]);
+        command.args(["--drain-time-s", &options.drain_time_s.to_string()]);
+        // Tests read access logs.
+        command.args(["--file-flush-interval-msec", "10"]);
         let process = Process::start("envoy", &mut command, directory.path().join("envoy.log"));
         Self { process, port, admin, client: Client::new(), options: options.clone(), directory }
     }
@@ -143,6 +148,12 @@ impl Envoy {
         let counts = text.lines().filter_map(|line| line.split_once(": "));
         // A histogram's line has no number.
         counts.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
+    }
+
+    /// What Envoy has allocated at the moment, in bytes. The memory of VMs is not in it.
+    pub async fn allocated_bytes(&self) -> i64 {
+        let answer = self.client.get(self.admin.number(), "/memory", &[]).await;
+        answer.json()["allocated"].as_str().unwrap().parse().unwrap()
     }
 
     /// One of the plugin's metrics, without its prefix.

@@ -1,7 +1,6 @@
 //! The binding to Envoy: proxy-wasm's contexts on one side, a [`Worker`] and its [`Host`] on the other.
 
 use std::cell::RefCell;
-use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 
 use proxy_wasm::hostcalls;
@@ -18,6 +17,7 @@ use crate::worker::{Start, Worker};
 mod envoy;
 #[cfg(feature = "panics-for-tests")]
 mod panics;
+mod vm;
 
 // The one unsafe thing here is the exported `_initialize` with which the host starts the plugin.
 #[allow(unsafe_code, missing_docs)]
@@ -75,15 +75,13 @@ impl RootContext for Root {
                 return false;
             }
         };
-        // One queue per root context of one VM: a queue wakes whoever registered its name last.
-        let queue = format!("sluice.{:016x}.{}", RandomState::new().hash_one(self.id), self.id);
-        match Envoy::new(self.id, &queue) {
+        match Envoy::new(self.id) {
             Ok(host) => {
                 self.shared = Some(Rc::new(Shared { host, worker: RefCell::new(Worker::new(config)) }));
                 true
             }
             Err(error) => {
-                let message = format!("sluice: the host won't define metrics or a queue: {error}");
+                let message = format!("sluice: the host won't define metrics: {error}");
                 let _ = hostcalls::log(LogLevel::Error, &message); // nobody else to tell
                 false
             }

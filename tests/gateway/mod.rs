@@ -2,6 +2,7 @@
 
 mod answers;
 mod denial_cache;
+mod examples;
 mod grpc;
 mod grpc_client;
 mod instances;

@@ -11,6 +11,7 @@ mod nothing_passes;
 mod plugin_failures;
 mod reconfiguration;
 mod spoofed;
+mod wake_ups;
 mod websocket;
 
 use serde_json::{Value, json};

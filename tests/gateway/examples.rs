@@ -54,7 +54,8 @@ fn examples() -> (BTreeMap<String, Value>, Value) {
     for (at, block) in code_blocks(&text) {
         let heading = headings.iter().rev().find(|(line, _)| *line < at).unwrap().1.trim_start_matches(['#', ' ']);
         let mut example: Value = serde_saphyr::from_str(&block).unwrap();
-        for check in example["rules"].as_array().unwrap().iter().flat_map(|rule| rule["checks"].as_array()).flatten() {
+        for check in example["rules"].as_array().unwrap().iter().filter_map(|rule| rule["checks"].as_array()).flatten()
+        {
             policies[check["policy"].as_str().unwrap()] =
                 json!({"algorithm": "fixed_window", "rate": format!("{LIMIT}/1h")});
         }

@@ -17,7 +17,7 @@ const ACME: (&str, &str) = ("x-tenant-id", "acme");
 async fn start(upstream: &Upstream, failure: Value) -> Stack {
     Stack::start_with(1, 1, &policies(), |options| {
         options.plugin = plugin_config(&rules());
-        options.plugin_file = panicking_plugin().to_owned();
+        options.plugin_file = panicking_plugin();
         options.wasm = failure;
         options.upstream = Some(upstream.port());
     })
@@ -107,7 +107,7 @@ async fn requests_that_wait_in_it_end_with_the_idle_timeout() {
     plugin["on_error"] = "allow".into();
     let mut envoy = Envoy::start(&EnvoyOptions {
         plugin,
-        plugin_file: panicking_plugin().to_owned(),
+        plugin_file: panicking_plugin(),
         manager: json!({"stream_idle_timeout": "2s"}),
         sidecars: vec![sidecar.port()],
         ..EnvoyOptions::default()
@@ -129,7 +129,7 @@ async fn other_workers_notice_nothing() {
     let upstream = Upstream::start().await;
     let stack = Stack::start_with(1, 1, &policies(), |options| {
         options.plugin = plugin_config(&rules());
-        options.plugin_file = panicking_plugin().to_owned();
+        options.plugin_file = panicking_plugin();
         options.wasm = json!({"failure_policy": "FAIL_CLOSED"});
         options.upstream = Some(upstream.port());
         options.workers = 2;

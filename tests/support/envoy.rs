@@ -1,6 +1,6 @@
 //! An Envoy of one test, started from the bootstrap that users start from.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ pub struct EnvoyOptions {
     /// HTTP filters in front of Sluice.
     pub filters_before: Vec<Value>,
     /// The plugin itself.
-    pub plugin_file: PathBuf,
+    pub plugin_file: &'static Path,
     /// Fields of Envoy's own configuration of the plugin, such as `failure_policy`.
     pub wasm: Value,
 }
@@ -57,7 +57,7 @@ impl Default for EnvoyOptions {
             upstream: None,
             upstream_http2: false,
             max_request_headers_kb: 60,
-            plugin_file: plugin().to_owned(),
+            plugin_file: plugin(),
             wasm: json!({}),
         }
     }
@@ -196,7 +196,7 @@ fn move_listener_out(bootstrap: &mut Value, directory: &Path) -> Value {
 }
 
 fn configure(options: &EnvoyOptions, port: u16, admin: u16) -> Value {
-    let mut config = bootstrap("envoy/envoy.yaml", &options.plugin_file);
+    let mut config = bootstrap("envoy/envoy.yaml", options.plugin_file);
     config["admin"]["address"] = address(admin);
     config["static_resources"]["listeners"][0]["address"] = address(port);
     filter(&mut config)["configuration"]["value"] = options.plugin.to_string().into();

@@ -106,7 +106,7 @@ fn yaml_files(directory: &Path) -> Vec<(String, String)> {
 }
 
 /// The YAML blocks of a Markdown text, with the line each starts at.
-fn code_blocks(markdown: &str) -> impl Iterator<Item = (usize, String)> {
+pub fn code_blocks(markdown: &str) -> impl Iterator<Item = (usize, String)> {
     let mut lines = (1..).zip(markdown.lines());
     std::iter::from_fn(move || {
         let (number, _) = lines.find(|(_, line)| line.trim() == "```yaml")?;

@@ -2,11 +2,16 @@
 
 mod answers;
 mod denial_cache;
+mod examples;
 mod grpc;
+mod grpc_client;
 mod instances;
+mod memory;
 mod nothing_passes;
+mod plugin_failures;
 mod reconfiguration;
 mod spoofed;
+mod wake_ups;
 mod websocket;
 
 use serde_json::{Value, json};

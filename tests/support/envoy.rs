@@ -22,14 +22,22 @@ pub struct EnvoyOptions {
     pub manager: Value,
     /// Whether the listener comes from a file that [`Envoy::push`] replaces.
     pub dynamic: bool,
+    /// How long a listener, or filter chain, that was replaced is kept for those who still use it.
+    pub drain_time_s: u32,
     /// The ports of the sidecars in the cluster `sluice`; none is an empty cluster.
     pub sidecars: Vec<u16>,
     /// The upstream's port. Without one Envoy itself answers 200.
     pub upstream: Option<u16>,
+    /// Whether the upstream speaks HTTP/2 without TLS, as servers of gRPC do.
+    pub upstream_http2: bool,
     /// Envoy's own limit is 60 KiB for all headers together.
     pub max_request_headers_kb: u32,
     /// HTTP filters in front of Sluice.
     pub filters_before: Vec<Value>,
+    /// The plugin itself.
+    pub plugin_file: &'static Path,
+    /// Fields of Envoy's own configuration of the plugin, such as `failure_policy`.
+    pub wasm: Value,
 }
 
 impl Default for EnvoyOptions {
@@ -43,9 +51,14 @@ impl Default for EnvoyOptions {
             filters_before: Vec::new(),
             manager: json!({}),
             dynamic: false,
+            // Not the ten minutes that are Envoy's default.
+            drain_time_s: 10,
             sidecars: Vec::new(),
             upstream: None,
+            upstream_http2: false,
             max_request_headers_kb: 60,
+            plugin_file: plugin(),
+            wasm: json!({}),
         }
     }
 }
@@ -91,8 +104,9 @@ impl Envoy {
         command.arg("--config-path").arg(file).args(["--concurrency", &options.workers.to_string()]);
         // No shared memory, which Envoys on one machine would otherwise fight over.
         command.args(["--disable-hot-restart", "--log-level", "info"]);
-        // Tests read access logs, and don't keep listeners that were replaced for ten minutes.
-        command.args(["--file-flush-interval-msec", "10", "--drain-time-s", "10"]);
+        command.args(["--drain-time-s", &options.drain_time_s.to_string()]);
+        // Tests read access logs.
+        command.args(["--file-flush-interval-msec", "10"]);
         let process = Process::start("envoy", &mut command, directory.path().join("envoy.log"));
         Self { process, port, admin, client: Client::new(), options: options.clone(), directory }
     }
@@ -136,6 +150,12 @@ impl Envoy {
         counts.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
     }
 
+    /// What Envoy has allocated at the moment, in bytes. The memory of VMs is not in it.
+    pub async fn allocated_bytes(&self) -> i64 {
+        let answer = self.client.get(self.admin.number(), "/memory", &[]).await;
+        answer.json()["allocated"].as_str().unwrap().parse().unwrap()
+    }
+
     /// One of the plugin's metrics, without its prefix.
     pub async fn metric(&self, name: &str) -> u64 {
         self.stat(&format!("wasmcustom.sluice_{name}")).await
@@ -176,10 +196,13 @@ fn move_listener_out(bootstrap: &mut Value, directory: &Path) -> Value {
 }
 
 fn configure(options: &EnvoyOptions, port: u16, admin: u16) -> Value {
-    let mut config = bootstrap("envoy/envoy.yaml", plugin());
+    let mut config = bootstrap("envoy/envoy.yaml", options.plugin_file);
     config["admin"]["address"] = address(admin);
     config["static_resources"]["listeners"][0]["address"] = address(port);
     filter(&mut config)["configuration"]["value"] = options.plugin.to_string().into();
+    for (field, value) in options.wasm.as_object().unwrap() {
+        filter(&mut config)[field.as_str()] = value.clone();
+    }
     let first = manager(&mut config)["http_filters"][0].clone();
     let manager = manager(&mut config);
     let filters = manager["http_filters"].as_array_mut().unwrap();
@@ -216,6 +239,13 @@ fn configure(options: &EnvoyOptions, port: u16, admin: u16) -> Value {
         };
         let endpoints: Vec<_> = ports.iter().map(|&port| json!({"endpoint": {"address": address(port)}})).collect();
         cluster["load_assignment"]["endpoints"] = json!([{"lb_endpoints": endpoints}]);
+        if cluster["name"] == "upstream" && options.upstream_http2 {
+            let kind = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
+            cluster["typed_extension_protocol_options"] = json!({kind: {
+                "@type": format!("type.googleapis.com/{kind}"),
+                "explicit_http_config": {"http2_protocol_options": {}},
+            }});
+        }
     }
     config
 }

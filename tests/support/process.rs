@@ -82,6 +82,13 @@ impl Process {
         Pid::from_child(&self.child)
     }
 
+    /// The memory that it has in RAM, in bytes.
+    pub fn resident_bytes(&self) -> i64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid().as_raw_nonzero())).unwrap();
+        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB"));
+        1024 * kib.expect("a process has memory").trim().parse::<i64>().unwrap()
+    }
+
     /// Ends it without warning, and waits until it is gone.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();

@@ -3,11 +3,13 @@
 //! Even these functions panic at a status they don't expect. None of the calls here can get one: each is
 //! made only where Envoy has the map, the buffer or the stream it is about.
 
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use proxy_wasm::hostcalls;
-use proxy_wasm::types::{BufferType, GrpcStatusCode, LogLevel, MapType, MetricType, Status as HostStatus};
+use proxy_wasm::types::{BufferType, GrpcStatusCode, LogLevel, MapType, Status as HostStatus};
 
+use super::vm::{self, Queue};
 use crate::answer::{Reply, Status};
 use crate::headers::Placed;
 use crate::host::{Call, HeaderList, Host, HostError};
@@ -17,23 +19,15 @@ use crate::worker::CallAnswer;
 /// Envoy, as one root context sees it.
 pub struct Envoy {
     root: u32,
-    queue: u32,
-    metrics: Vec<u32>,
+    queue: Queue,
+    metrics: Rc<[u32]>,
     start: Instant,
 }
 
 impl Envoy {
-    /// Defines the metrics and registers the queue of a root context.
-    pub fn new(root: u32, queue: &str) -> Result<Self, HostError> {
-        let metrics = Metric::ALL
-            .into_iter()
-            .map(|metric| {
-                let kind = if metric.is_gauge() { MetricType::Gauge } else { MetricType::Counter };
-                hostcalls::define_metric(kind, metric.name()).map_err(error)
-            })
-            .collect::<Result<_, _>>()?;
-        let queue = hostcalls::register_shared_queue(queue).map_err(error)?;
-        Ok(Self { root, queue, metrics, start: Instant::now() })
+    /// Defines the metrics, if the VM has not done so yet, for a root context.
+    pub fn new(root: u32) -> Result<Self, HostError> {
+        Ok(Self { root, queue: Queue::new(), metrics: vm::metrics()?, start: Instant::now() })
     }
 }
 
@@ -51,7 +45,7 @@ pub fn call_answer(headers: usize, body: usize) -> Option<CallAnswer> {
     Some(CallAnswer { status, body: body.unwrap_or_default() })
 }
 
-fn error(status: HostStatus) -> HostError {
+pub(super) fn error(status: HostStatus) -> HostError {
     match status {
         HostStatus::BadArgument | HostStatus::NotFound => HostError::Unknown,
         _ => HostError::Failed,
@@ -81,12 +75,13 @@ impl Host for Envoy {
     }
 
     fn wake(&self) -> Result<(), HostError> {
-        hostcalls::enqueue_shared_queue(self.queue, Some(b"w")).map_err(error)
+        hostcalls::enqueue_shared_queue(self.queue.token()?, Some(b"w")).map_err(error)
     }
 
     fn drain_wake_ups(&self) {
         // A wake-up is a byte, because the SDK makes no difference between an empty entry and none.
-        while let Ok(Some(_)) = hostcalls::dequeue_shared_queue(self.queue) {}
+        let Ok(token) = self.queue.token() else { return };
+        while let Ok(Some(_)) = hostcalls::dequeue_shared_queue(token) {}
     }
 
     fn tick_every(&self, period: Duration) {

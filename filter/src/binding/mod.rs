@@ -1,7 +1,6 @@
 //! The binding to Envoy: proxy-wasm's contexts on one side, a [`Worker`] and its [`Host`] on the other.
 
 use std::cell::RefCell;
-use std::hash::{BuildHasher, RandomState};
 use std::rc::Rc;
 
 use proxy_wasm::hostcalls;
@@ -16,6 +15,9 @@ use crate::host::Host;
 use crate::worker::{Start, Worker};
 
 mod envoy;
+#[cfg(feature = "panics-for-tests")]
+mod panics;
+mod vm;
 
 // The one unsafe thing here is the exported `_initialize` with which the host starts the plugin.
 #[allow(unsafe_code, missing_docs)]
@@ -73,15 +75,13 @@ impl RootContext for Root {
                 return false;
             }
         };
-        // One queue per root context of one VM: a queue wakes whoever registered its name last.
-        let queue = format!("sluice.{:016x}.{}", RandomState::new().hash_one(self.id), self.id);
-        match Envoy::new(self.id, &queue) {
+        match Envoy::new(self.id) {
             Ok(host) => {
                 self.shared = Some(Rc::new(Shared { host, worker: RefCell::new(Worker::new(config)) }));
                 true
             }
             Err(error) => {
-                let message = format!("sluice: the host won't define metrics or a queue: {error}");
+                let message = format!("sluice: the host won't define metrics: {error}");
                 let _ = hostcalls::log(LogLevel::Error, &message); // nobody else to tell
                 false
             }
@@ -130,6 +130,8 @@ impl Context for Http {
 
 impl HttpContext for Http {
     fn on_http_request_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
+        #[cfg(feature = "panics-for-tests")]
+        panics::if_asked();
         let Some(shared) = &self.shared else { return Action::Continue };
         let Ok(mut worker) = shared.worker.try_borrow_mut() else { return Action::Continue };
         match worker.request(&shared.host, self.id) {

@@ -41,9 +41,12 @@ pub enum ApiError {
     /// The store can't decide.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// No token, or none that is known.
+    #[error("the token: none, or not one of auth.token_file: send Authorization: Bearer TOKEN")]
+    Unauthorized,
     /// No such route.
-    #[error("there is nothing at {0}: see POST /v1/check, /v1/check/POLICY/KEY, /livez and /readyz")]
-    NotFound(String),
+    #[error("there is nothing at {0}: {1}")]
+    NotFound(String, &'static str),
     /// Not this method.
     #[error("this path does not take this method")]
     MethodNotAllowed,
@@ -60,7 +63,8 @@ impl ApiError {
             Self::Request(problem) => problem.status(),
             Self::Refund(RefundError::Refund(_, problem)) => problem.status(),
             Self::Store(_) | Self::Refund(RefundError::Store(_)) => (StatusCode::SERVICE_UNAVAILABLE, "no decision"),
-            Self::NotFound(_) => (StatusCode::NOT_FOUND, "not found"),
+            Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
+            Self::NotFound(..) => (StatusCode::NOT_FOUND, "not found"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
         }
     }
@@ -98,13 +102,20 @@ impl IntoResponse for ApiError {
         let (status, title) = self.status();
         let mut response =
             (status, Json(Problem { title, status: status.as_u16(), detail: self.to_string() })).into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         response
     }
 }
 
 pub(super) async fn not_found(uri: Uri) -> ApiError {
-    ApiError::NotFound(uri.path().to_owned())
+    ApiError::NotFound(uri.path().to_owned(), "see POST /v1/check, /v1/check/POLICY/KEY, /livez and /readyz")
+}
+
+pub(super) async fn not_found_here(uri: Uri) -> ApiError {
+    ApiError::NotFound(uri.path().to_owned(), "see /metrics, /livez and /readyz; decisions are made on the other port")
 }
 
 pub(super) async fn method_not_allowed() -> ApiError {

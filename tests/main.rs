@@ -27,6 +27,7 @@ mod gateway;
 mod hostile;
 mod keys;
 mod limits;
+mod metrics;
 mod oracle;
 mod schema;
 mod script;

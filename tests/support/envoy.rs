@@ -30,6 +30,10 @@ pub struct EnvoyOptions {
     pub max_request_headers_kb: u32,
     /// HTTP filters in front of Sluice.
     pub filters_before: Vec<Value>,
+    /// Variables of Envoy's environment, which the plugin's VM is given.
+    pub environment: Vec<(String, String)>,
+    /// The `transport_socket` of the cluster `sluice`.
+    pub sidecar_tls: Option<Value>,
 }
 
 impl Default for EnvoyOptions {
@@ -46,6 +50,8 @@ impl Default for EnvoyOptions {
             sidecars: Vec::new(),
             upstream: None,
             max_request_headers_kb: 60,
+            environment: Vec::new(),
+            sidecar_tls: None,
         }
     }
 }
@@ -64,8 +70,12 @@ pub struct Envoy {
 impl Envoy {
     /// Starts one that must not start, with this plugin configuration, and returns its log.
     pub async fn refuses(plugin: &Value) -> String {
-        let options = EnvoyOptions { plugin: plugin.clone(), ..EnvoyOptions::default() };
-        let mut envoy = Self::launch(&options);
+        Self::refuses_with(&EnvoyOptions { plugin: plugin.clone(), ..EnvoyOptions::default() }).await
+    }
+
+    /// As [`refuses`](Self::refuses), with other options too.
+    pub async fn refuses_with(options: &EnvoyOptions) -> String {
+        let mut envoy = Self::launch(options);
         let status = envoy.process.ended().await;
         assert!(!status.success());
         envoy.process.log()
@@ -93,6 +103,7 @@ impl Envoy {
         command.args(["--disable-hot-restart", "--log-level", "info"]);
         // Tests read access logs, and don't keep listeners that were replaced for ten minutes.
         command.args(["--file-flush-interval-msec", "10", "--drain-time-s", "10"]);
+        command.envs(options.environment.iter().cloned());
         let process = Process::start("envoy", &mut command, directory.path().join("envoy.log"));
         Self { process, port, admin, client: Client::new(), options: options.clone(), directory }
     }
@@ -134,6 +145,13 @@ impl Envoy {
         let counts = text.lines().filter_map(|line| line.split_once(": "));
         // A histogram's line has no number.
         counts.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
+    }
+
+    /// What a path of the admin interface shows, such as `/config_dump`.
+    pub async fn admin(&self, path: &str) -> String {
+        let answer = self.client.get(self.admin.number(), path, &[]).await;
+        assert!(answer.is_allowed(), "{answer:?}");
+        String::from_utf8_lossy(&answer.body).into_owned()
     }
 
     /// One of the plugin's metrics, without its prefix.
@@ -180,6 +198,10 @@ fn configure(options: &EnvoyOptions, port: u16, admin: u16) -> Value {
     config["admin"]["address"] = address(admin);
     config["static_resources"]["listeners"][0]["address"] = address(port);
     filter(&mut config)["configuration"]["value"] = options.plugin.to_string().into();
+    if !options.environment.is_empty() {
+        let keys: Vec<_> = options.environment.iter().map(|(name, _)| name).collect();
+        filter(&mut config)["vm_config"]["environment_variables"] = json!({"host_env_keys": keys});
+    }
     let first = manager(&mut config)["http_filters"][0].clone();
     let manager = manager(&mut config);
     let filters = manager["http_filters"].as_array_mut().unwrap();
@@ -214,6 +236,9 @@ fn configure(options: &EnvoyOptions, port: u16, admin: u16) -> Value {
             "upstream" => options.upstream.into_iter().collect(),
             other => panic!("what is cluster {other} for?"),
         };
+        if let (Some("sluice"), Some(tls)) = (cluster["name"].as_str(), &options.sidecar_tls) {
+            cluster["transport_socket"] = tls.clone();
+        }
         let endpoints: Vec<_> = ports.iter().map(|&port| json!({"endpoint": {"address": address(port)}})).collect();
         cluster["load_assignment"]["endpoints"] = json!([{"lb_endpoints": endpoints}]);
     }

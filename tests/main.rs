@@ -31,3 +31,4 @@ mod metrics;
 mod oracle;
 mod schema;
 mod script;
+mod security;

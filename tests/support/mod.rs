@@ -3,6 +3,7 @@
 //!
 //! Everything that is started is stopped when its value is dropped, by the process id it was started with.
 
+mod certificates;
 mod client;
 mod envoy;
 mod fake_sidecar;
@@ -16,6 +17,7 @@ mod stack;
 mod tools;
 mod upstream;
 
+pub use certificates::{Authority, Certificate};
 pub use client::{Answer, Client};
 pub use envoy::{Envoy, EnvoyOptions};
 pub use fake_sidecar::{FakeSidecar, Reply};

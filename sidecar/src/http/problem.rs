@@ -1,5 +1,7 @@
 //! What can go wrong with a request to the sidecar, and the one place that makes a status of it.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -15,6 +17,9 @@ pub enum ApiError {
     /// The body is larger than allowed.
     #[error("the body: more than {0} bytes (limits.body_bytes)")]
     LargeBody(usize),
+    /// The body did not arrive in time.
+    #[error("the body: not all of it came within {} s", .0.as_secs())]
+    SlowBody(Duration),
     /// The body broke off.
     #[error("the body: cannot be read: {0}")]
     BrokenBody(axum::Error),
@@ -57,6 +62,7 @@ impl ApiError {
     fn status(&self) -> (StatusCode, &'static str) {
         match self {
             Self::LargeBody(_) | Self::LargeBatch(..) => (StatusCode::PAYLOAD_TOO_LARGE, "too large"),
+            Self::SlowBody(_) => (StatusCode::REQUEST_TIMEOUT, "too slow"),
             Self::BrokenBody(_) | Self::Malformed { .. } | Self::BadUrl(_) => {
                 (StatusCode::BAD_REQUEST, "malformed request")
             }

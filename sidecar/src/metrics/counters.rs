@@ -85,6 +85,8 @@ label! {
         NotFound = "404",
         /// Not with this method.
         MethodNotAllowed = "405",
+        /// The body did not come in time.
+        TooSlow = "408",
         /// Too large.
         TooLarge = "413",
         /// A single check that denied.
@@ -105,6 +107,7 @@ impl Status {
             401 => Self::Unauthorized,
             404 => Self::NotFound,
             405 => Self::MethodNotAllowed,
+            408 => Self::TooSlow,
             413 => Self::TooLarge,
             429 => Self::TooMany,
             503 => Self::Unavailable,

@@ -83,7 +83,7 @@ async fn watch<T, const N: usize, M>(
     value: Weak<RwLock<Arc<T>>>,
     files: Arc<[NamedFile; N]>,
     make: M,
-    mut seen: [u8; 32],
+    mut known: [u8; 32],
 ) where
     M: Fn(&[NamedFile; N], &[Vec<u8>; N]) -> Result<T, FileError>,
 {
@@ -96,15 +96,15 @@ async fn watch<T, const N: usize, M>(
         // Not here: a file system that hangs must not hold up decisions.
         let Ok(contents) = tokio::task::spawn_blocking(move || read(&to_read)).await else { return };
         let Some(value) = value.upgrade() else { return };
-        let made = contents.and_then(|contents| {
+        let changed = contents.and_then(|contents| {
             let found = digest(&contents);
-            if found == seen { Ok(None) } else { make(&files, &contents).map(|made| Some((found, made))) }
+            if found == known { Ok(None) } else { make(&files, &contents).map(|new| Some((found, new))) }
         });
-        match made {
+        match changed {
             Ok(None) => warned = None,
-            Ok(Some((found, made))) => {
-                *value.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(made);
-                (seen, warned) = (found, None);
+            Ok(Some((found, new))) => {
+                *value.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+                (known, warned) = (found, None);
                 let fields: Vec<_> = files.iter().map(|file| file.field).collect();
                 tracing::info!("changed, and read again: {}", fields.join(", "));
             }

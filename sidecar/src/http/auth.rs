@@ -109,22 +109,22 @@ mod tests {
 
     #[test]
     fn a_token_is_shown_in_one_authorization_header() {
-        let table: [(&[&[u8]], Option<&[u8]>); 8] = [
-            (&[b"Bearer abc"], Some(b"abc")),
-            (&[b"bearer  abc "], Some(b"abc")),
-            (&[b"Bearer "], Some(b"")),
-            (&[b"Bearer"], None),
-            (&[b"Basic abc"], None),
-            (&[b"abc"], None),
-            (&[b"Bearer abc", b"Bearer abc"], None),
+        let table: [(&[&str], Option<&str>); 8] = [
+            (&["Bearer abc"], Some("abc")),
+            (&["bearer  abc "], Some("abc")),
+            (&["Bearer "], Some("")),
+            (&["Bearer"], None),
+            (&["Basic abc"], None),
+            (&["abc"], None),
+            (&["Bearer abc", "Bearer abc"], None),
             (&[], None),
         ];
         for (values, expected) in table {
             let mut headers = HeaderMap::new();
             for value in values {
-                headers.append(header::AUTHORIZATION, HeaderValue::from_bytes(value).unwrap());
+                headers.append(header::AUTHORIZATION, HeaderValue::from_static(value));
             }
-            assert_eq!(presented(&headers), expected, "{values:?}");
+            assert_eq!(presented(&headers), expected.map(str::as_bytes), "{values:?}");
         }
     }
 }

@@ -94,6 +94,10 @@ impl Metrics {
 
     /// Waits for the store's answer about a batch of so many requests and checks. What nobody waits for any more is
     /// counted as abandoned.
+    ///
+    /// # Errors
+    ///
+    /// Those of the answer.
     pub async fn ask<T>(
         &self,
         requests: usize,

@@ -58,7 +58,8 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tracing::info!(
         listen = %listener.local_addr()?, tls = tls.is_some(), token = app.tokens.is_some(),
-        admin = %config.admin.map_or("off".to_owned(), |address| address.to_string()), store = %config.store, policies = app.engine.policy_count(),
+        admin = config.admin.map_or("off".to_owned(), |address| address.to_string()),
+        store = %config.store, policies = app.engine.policy_count(),
         "sluice {} serves", env!("CARGO_PKG_VERSION")
     );
 

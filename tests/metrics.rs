@@ -190,9 +190,20 @@ async fn a_question_that_nobody_waits_for_is_in_flight_and_then_abandoned() {
 async fn the_admin_listener_can_be_off() {
     let redis = Redis::start().await;
     let mut sidecar = Sidecar::launch_with(redis.port(), &policies(), &json!({"admin": "off"}));
-    let client = Client::new();
-    let port = sidecar.port();
+    let (client, port) = (Client::new(), sidecar.port());
     sidecar.process.until_ready(async || client.is_ready(port, "/readyz").await).await;
-    assert!(!client.is_ready(sidecar.admin_port(), "/livez").await);
+    assert_eq!(listening(sidecar.process.pid().as_raw_pid()), [port]);
     assert_invariants(&redis, &mut [], &[sidecar.process.log()], &[]).await;
+}
+
+/// The ports that a process listens on, as Linux tells it in /proc.
+fn listening(pid: i32) -> Vec<u16> {
+    let links = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let open: Vec<String> =
+        links.filter_map(|link| Some(std::fs::read_link(link.ok()?.path()).ok()?.display().to_string())).collect();
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let sockets = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // 0A is LISTEN.
+    let own = sockets.filter(|fields| fields[3] == "0A" && open.contains(&format!("socket:[{}]", fields[9])));
+    own.map(|fields| u16::from_str_radix(fields[1].rsplit_once(':').unwrap().1, 16).unwrap()).collect()
 }

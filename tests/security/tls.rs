@@ -15,6 +15,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use super::{assert_decides, assert_fails_closed, policies, rules};
 use crate::support::{
     Authority, Certificate, Envoy, EnvoyOptions, Redis, Sidecar, assert_invariants, eventually, plugin_config,
+    repository,
 };
 
 /// A sidecar that speaks TLS, by files that can be changed.
@@ -71,21 +72,23 @@ impl Scene {
     }
 }
 
-/// Envoy's side: whom it believes, and its own certificate.
+/// Envoy's side as docs/security.md shows it: whom it believes, and its own certificate.
 fn upstream_tls(authority: &Authority, own: Option<&Certificate>) -> Value {
-    let mut common = json!({"validation_context": {
-        "trusted_ca": {"inline_string": authority.pem},
-        "match_typed_subject_alt_names": [{"san_type": "DNS", "matcher": {"exact": "sluice.test"}}],
-    }});
-    if let Some(Certificate { pem, key }) = own {
-        common["tls_certificates"] =
-            json!([{"certificate_chain": {"inline_string": pem}, "private_key": {"inline_string": key}}]);
-    }
-    json!({"name": "envoy.transport_sockets.tls", "typed_config": {
-        "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
-        "sni": "sluice.test",
-        "common_tls_context": common,
-    }})
+    let text = std::fs::read_to_string(repository().join("docs/security.md")).unwrap();
+    let start = text.find("    transport_socket:").unwrap();
+    let lines = text[start..].lines().take_while(|line| line.starts_with("    "));
+    let block: Value = serde_saphyr::from_str(&lines.collect::<Vec<_>>().join("\n")).unwrap();
+    let mut socket = block["transport_socket"].clone();
+    let tls = &mut socket["typed_config"];
+    tls["sni"] = "sluice.test".into();
+    let common = &mut tls["common_tls_context"];
+    let validation = &mut common["validation_context"];
+    validation["trusted_ca"] = json!({"inline_string": authority.pem});
+    validation["match_typed_subject_alt_names"][0]["matcher"]["exact"] = "sluice.test".into();
+    common["tls_certificates"] = own.map_or(json!([]), |Certificate { pem, key }| {
+        json!([{"certificate_chain": {"inline_string": pem}, "private_key": {"inline_string": key}}])
+    });
+    socket
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -107,6 +107,33 @@ async fn everything_is_counted_where_it_belongs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn refunds_are_counted() {
+    let redis = Redis::start().await;
+    let sidecar = Sidecar::start(redis.port(), &policies()).await;
+    let client = Client::new();
+    let charged = client.post(sidecar.port(), "/v1/check/window/a", "").await.json();
+    let refund = |policy: &str, charge: &Value| json!({"policy": policy, "key": ["a"], "charge": charge});
+    let refunds = [
+        json!([refund("window", &charged["charge"]), refund("window", &json!(1)), refund("trial", &json!(1))]),
+        json!([refund("window", &json!(1)), refund("nope", &json!(1))]),
+    ];
+    for (refunds, status) in refunds.iter().zip([StatusCode::OK, StatusCode::NOT_FOUND]) {
+        let answer = client.post(sidecar.port(), "/v1/refund", json!({"refunds": refunds}).to_string()).await;
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
+    assert_counts(
+        &sidecar.metrics().await,
+        &[
+            (r#"sluice_refunds_total{outcome="refunded"}"#, 1.0),
+            (r#"sluice_refunds_total{outcome="late"}"#, 2.0),
+            (r#"sluice_refunds_total{outcome="refused"}"#, 2.0),
+            (r#"sluice_refunds_total{outcome="undecided"}"#, 0.0),
+        ],
+    );
+    assert_invariants(&redis, &mut [], &[sidecar.process.log()], &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn traffic_makes_no_series() {
     let redis = Redis::start().await;
     let sidecar = Sidecar::start(redis.port(), &policies()).await;

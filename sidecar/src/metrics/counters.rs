@@ -7,6 +7,8 @@ use prometheus_client::metrics::family::Family;
 
 use sluice_filter::wire::{Decision, Verdict};
 
+use crate::engine::RefundError;
+
 /// Counters by their labels.
 pub(super) type Series = Family<Vec<(&'static str, String)>, Counter>;
 
@@ -73,6 +75,20 @@ label! {
 }
 
 label! {
+    /// What came of a refund.
+    RefundOutcome {
+        /// It was given back.
+        Refunded = "refunded",
+        /// It did not count any more.
+        Late = "late",
+        /// The refund was not as it must be, and those beside it with it.
+        Refused = "refused",
+        /// The store did not answer.
+        Undecided = "undecided",
+    }
+}
+
+label! {
     /// The status of an answer, of those that the sidecar gives.
     Status {
         /// Decided.
@@ -112,6 +128,16 @@ impl Status {
             429 => Self::TooMany,
             503 => Self::Unavailable,
             _ => Self::Other,
+        }
+    }
+}
+
+impl RefundOutcome {
+    /// What all refunds of a question have in common if it failed.
+    pub fn of_error(error: &RefundError) -> Self {
+        match error {
+            RefundError::Refund(..) => Self::Refused,
+            RefundError::Store(_) => Self::Undecided,
         }
     }
 }

@@ -16,7 +16,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-pub use counters::{CheckOutcome, Counters, RequestOutcome, Status};
+pub use counters::{CheckOutcome, Counters, RefundOutcome, RequestOutcome, Status};
 
 use self::counters::Series;
 use self::store::StoreCollector;
@@ -35,6 +35,7 @@ pub struct Metrics {
     registry: Registry,
     decisions: Series,
     requests: Counters<RequestOutcome>,
+    refunds: Counters<RefundOutcome>,
     responses: Counters<Status>,
     batch_checks: Histogram,
     store_seconds: Histogram,
@@ -51,6 +52,8 @@ impl Metrics {
         registry.register("decisions", "Checks, by what came of each by itself", decisions.clone());
         let requests = Series::default();
         registry.register("requests", "Requests, each with all its checks, by what came of them", requests.clone());
+        let refunds = Series::default();
+        registry.register("refunds", "Charges to be given back, by what came of them", refunds.clone());
         let responses = Series::default();
         registry.register("http_responses", "Answers of the check listener, by HTTP status", responses.clone());
         let batch_checks = Histogram::new(BATCH_CHECKS);
@@ -67,9 +70,17 @@ impl Metrics {
             handshakes_failed.clone(),
         );
         registry.register_collector(Box::new(StoreCollector::new(store.clone())));
-        let (requests, responses) =
-            (Counters::new(&requests, &[], "outcome"), Counters::new(&responses, &[], "status"));
-        Self { registry, decisions, requests, responses, batch_checks, store_seconds, in_flight, handshakes_failed }
+        Self {
+            registry,
+            decisions,
+            requests: Counters::new(&requests, &[], "outcome"),
+            refunds: Counters::new(&refunds, &[], "outcome"),
+            responses: Counters::new(&responses, &[], "status"),
+            batch_checks,
+            store_seconds,
+            in_flight,
+            handshakes_failed,
+        }
     }
 
     /// The counters of a policy: all its series are there from now on, at 0.
@@ -85,6 +96,11 @@ impl Metrics {
     /// Notes what came of so many requests.
     pub fn count_requests(&self, outcome: RequestOutcome, requests: usize) {
         self.requests.add(outcome, requests);
+    }
+
+    /// Notes what came of so many refunds.
+    pub fn count_refunds(&self, outcome: RefundOutcome, refunds: usize) {
+        self.refunds.add(outcome, refunds);
     }
 
     /// Notes an answer of the check listener.

@@ -67,6 +67,7 @@ envoy_ready() { curl -fsS "127.0.0.1:$ADMIN_PORT/ready" >/dev/null 2>&1; }
 # filled FILE: the file with its ports in place.
 filled() {
     sed -e "s/@REDIS_PORT@/$REDIS_PORT/" -e "s/@SIDECAR_PORT@/$SIDECAR_PORT/" \
+        -e "s/@SIDECAR_ADMIN_PORT@/${SIDECAR_ADMIN_PORT:-}/" \
         -e "s/@ENVOY_PORT@/${ENVOY_PORT:-}/" -e "s/@ADMIN_PORT@/${ADMIN_PORT:-}/" \
         -e "s#filename: target/#filename: $TARGET/#" "$1"
 }
@@ -82,6 +83,7 @@ start_all() {
     start redis redis_ready "$redis_server" --bind 127.0.0.1 --port "$REDIS_PORT" --save '' --dir "$WORK"
 
     free_port; SIDECAR_PORT=$PORT
+    free_port; SIDECAR_ADMIN_PORT=$PORT
     filled envoy/demo/sluice.yaml >"$WORK/sluice.yaml"
     start sluice sidecar_ready "$SLUICE" serve --config "$WORK/sluice.yaml"
 
@@ -196,6 +198,7 @@ Sidecar   http://127.0.0.1:$SIDECAR_PORT     Redis     127.0.0.1:$REDIS_PORT
   curl -i -H 'x-user: alice' http://$B/reports/                 # 1 per user and 10 for all, a minute
   curl -i http://127.0.0.1:$SIDECAR_PORT/v1/check/per-tenant/acme          # what acme has left
   curl -i -X POST http://127.0.0.1:$SIDECAR_PORT/v1/check/per-tenant/acme  # a check without Envoy
+  curl -s http://127.0.0.1:$SIDECAR_ADMIN_PORT/metrics                      # what the sidecar has counted
   $REDIS_CLI -p $REDIS_PORT --scan
 EOF
     # Returns when something ends by itself, which nothing should.

@@ -6,6 +6,8 @@ use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::support::{Answer, Client, Port, Redis, Sidecar, assert_invariants, eventually};
 
@@ -260,4 +262,18 @@ fn unread_bytes(port: u16) -> Option<u64> {
         address.ends_with(&local).then(|| u64::from_str_radix(received, 16).unwrap())
     });
     unread.max()
+}
+
+/// Whoever never sends the rest of a body is told so, and holds up nobody meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let api = Api::start().await;
+    let mut slow = TcpStream::connect(("127.0.0.1", api.sidecar.port())).await.unwrap();
+    slow.write_all(b"POST /v1/check HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{").await.unwrap();
+    assert!(api.take("window/a").await.is_allowed());
+    let mut answer = Vec::new();
+    tokio::time::timeout(Duration::from_secs(20), slow.read_to_end(&mut answer)).await.unwrap().unwrap();
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("\"status\":408"), "{answer}");
+    api.end().await;
 }

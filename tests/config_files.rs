@@ -26,8 +26,16 @@ fn files_in_envoy() {
 
 #[test]
 fn examples_in_documents() {
-    let documents =
-        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/filter.md", "envoy/README.md", "lua/README.md"];
+    let documents = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "docs/filter.md",
+        "docs/security.md",
+        "docs/sidecar.md",
+        "envoy/README.md",
+        "lua/README.md",
+    ];
     let mut blocks = Vec::new();
     for name in documents {
         let Ok(text) = std::fs::read_to_string(repository().join(name)) else { continue };

@@ -27,6 +27,8 @@ mod gateway;
 mod hostile;
 mod keys;
 mod limits;
+mod metrics;
 mod oracle;
 mod schema;
 mod script;
+mod security;

@@ -73,6 +73,7 @@ fn with(place: &str, value: Value) -> Value {
 fn what_the_reader_takes_is_taken() {
     let table = [
         ("", json!({"sidecar": {"cluster": "a|b", "timeout": "0010000ms", "authority": "a.b:80"}})),
+        ("", json!({"sidecar": {"cluster": "s", "token_env": "_Sluice_TOKEN2"}})),
         ("", json!({"sidecar": {"cluster": "s", "timeout": "10s"}, "on_error": "deny", "headers": "none"})),
         ("", json!({"headers": [], "hash_key": "\u{1f511}\u{1f511}\u{1f511}\u{1f511}", "cors_preflight": "check"})),
         ("", json!({"headers": ["x-ratelimit", "ietf"], "forward_headers": true, "path": {"params": false}})),
@@ -137,6 +138,9 @@ fn what_has_the_wrong_form_is_refused() {
         ("", json!({"sidecar": {"cluster": "s", "timeout": "11s"}})),
         ("", json!({"sidecar": {"cluster": "s", "timeout": 50}})),
         ("", json!({"sidecar": {"cluster": "s", "authority": "a b"}})),
+        ("", json!({"sidecar": {"cluster": "s", "token_env": "A-B"}})),
+        ("", json!({"sidecar": {"cluster": "s", "token_env": ""}})),
+        ("", json!({"sidecar": {"cluster": "s", "token": "0123456789abcdef"}})),
         ("", json!({"headers": "all"})),
         ("", json!({"headers": ["ietf", "none"]})),
         ("", json!({"hash_key": "fifteen-bytes-x"})),

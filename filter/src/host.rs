@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::answer::Reply;
 use crate::headers::Placed;
 use crate::metrics::Metric;
+use crate::token::Token;
 
 #[cfg(any(test, feature = "fuzzing"))]
 #[cfg_attr(not(test), allow(dead_code))] // fuzzing asks less of it than tests do
@@ -33,6 +34,8 @@ pub struct Call<'a> {
     pub cluster: &'a str,
     /// The `:authority` to send.
     pub authority: &'a str,
+    /// What the sidecar wants to see of us.
+    pub token: Option<&'a Token>,
     /// The body of `POST /v1/check`.
     pub body: &'a str,
     /// After this long the host gives up.

@@ -44,6 +44,8 @@ pub mod metrics;
 
 pub mod throttle;
 
+pub mod token;
+
 mod line;
 
 #[cfg(any(test, feature = "fuzzing"))]

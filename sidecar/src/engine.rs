@@ -1,19 +1,30 @@
 //! From checks to verdicts: resolves policies, asks the store once for a whole batch, and puts its integers
 //! into words.
 
+use std::collections::HashMap;
+
 use sluice_filter::wire::{self, Check, Decision, Request, Verdict};
 
 use crate::config::Limits;
 use crate::keys;
-use crate::policy::{Limit, MAX_COUNT, Policies};
+use crate::metrics::{CheckOutcome, Counters, Metrics, RequestOutcome};
+use crate::policy::{Limit, MAX_COUNT, Policies, Policy};
 use crate::store::{Outcome, Refund, Refunded, Store, StoreCheck, StoreError};
 
 /// Decides requests.
 #[derive(Debug)]
 pub struct Engine {
-    policies: Policies,
+    policies: HashMap<String, Counted>,
     limits: Limits,
     store: Store,
+    metrics: Metrics,
+}
+
+/// A policy, and what is counted of it.
+#[derive(Debug)]
+struct Counted {
+    policy: Policy,
+    counters: Counters<CheckOutcome>,
 }
 
 /// What is wrong with a check, by field.
@@ -59,12 +70,24 @@ pub enum RefundError {
 struct Resolved<'a> {
     refundable: bool,
     checks: Vec<(&'a Check, Option<Limit>)>,
+    /// Of each check's policy.
+    counters: Vec<&'a Counters<CheckOutcome>>,
 }
 
 impl Engine {
     /// An engine.
     pub fn new(policies: Policies, limits: Limits, store: Store) -> Self {
-        Self { policies, limits, store }
+        let metrics = Metrics::new(&store);
+        let counted = |(name, policy): (String, Policy)| {
+            let counters = metrics.policy(&name);
+            (name, Counted { policy, counters })
+        };
+        Self { policies: policies.into_iter().map(counted).collect(), limits, store, metrics }
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// The store it asks.
@@ -88,25 +111,42 @@ impl Engine {
     ///
     /// If the store can't decide. What of the batch was charged is not known then.
     pub async fn decide<'a>(
-        &self,
+        &'a self,
         requests: impl IntoIterator<Item = &'a Request>,
     ) -> Result<Vec<Result<Decision, RequestProblem>>, StoreError> {
         let resolved: Vec<Result<Resolved<'_>, RequestProblem>> =
             requests.into_iter().map(|request| self.resolve(request)).collect();
         let questions: Vec<Vec<StoreCheck>> = resolved.iter().flatten().filter_map(Resolved::question).collect();
-        let answers = if questions.is_empty() { Vec::new() } else { self.store.decide(&questions).await? };
-
-        let mut answers = answers.into_iter();
+        let answers = match questions.as_slice() {
+            [] => Ok(Vec::new()),
+            questions => {
+                let checks = questions.iter().map(Vec::len).sum();
+                self.metrics.ask(questions.len(), checks, self.store.decide(questions)).await
+            }
+        };
+        let mut answers = answers.inspect_err(|_| self.count_undecided(&resolved))?.into_iter();
         resolved
             .into_iter()
             .map(|resolved| match resolved {
-                Err(problem) => Ok(Err(problem)),
+                Err(problem) => {
+                    self.metrics.count_requests(RequestOutcome::Refused, 1);
+                    Ok(Err(problem))
+                }
                 Ok(resolved) => {
                     let outcomes = if resolved.is_limited() { answers.next().unwrap_or_default() } else { Vec::new() };
-                    resolved.decision(outcomes).map(Ok)
+                    let decision = resolved.decision(outcomes)?;
+                    self.metrics.count_requests(RequestOutcome::of(&decision), 1);
+                    Ok(Ok(decision))
                 }
             })
             .collect()
+    }
+
+    fn count_undecided(&self, resolved: &[Result<Resolved<'_>, RequestProblem>]) {
+        for request in resolved.iter().flatten() {
+            self.metrics.count_requests(RequestOutcome::Undecided, 1);
+            request.counters.iter().for_each(|counters| counters.add(CheckOutcome::Undecided, 1));
+        }
     }
 
     /// Gives charges back. What no longer counts is told so.
@@ -117,7 +157,7 @@ impl Engine {
     pub async fn refund(&self, refunds: &[wire::Refund]) -> Result<Vec<wire::Refunded>, RefundError> {
         let resolve = |(index, refund): (usize, &wire::Refund)| {
             let check = Check { policy: refund.policy.clone(), key: refund.key.clone(), cost: refund.cost };
-            let limit = self.limit(&check).map_err(|problem| RefundError::Refund(index, problem))?;
+            let (_, limit) = self.limit(&check).map_err(|problem| RefundError::Refund(index, problem))?;
             // Nothing is ever charged where there is no limit, or one of 0.
             let limit = limit.filter(|limit| limit.rate.count > 0);
             Ok(limit.map(|limit| Refund { check: store_check(&check, limit), charge: refund.charge }))
@@ -139,7 +179,7 @@ impl Engine {
         Ok(resolved.into_iter().map(told).collect())
     }
 
-    fn resolve<'a>(&self, request: &'a Request) -> Result<Resolved<'a>, RequestProblem> {
+    fn resolve<'a>(&'a self, request: &'a Request) -> Result<Resolved<'a>, RequestProblem> {
         let count = request.checks.len();
         if count == 0 {
             return Err(RequestProblem::NoChecks);
@@ -147,18 +187,17 @@ impl Engine {
         if count > self.limits.request_checks {
             return Err(RequestProblem::TooManyChecks(count, self.limits.request_checks));
         }
-        let resolve = |(index, check): (usize, &'a Check)| {
-            let limit = self.limit(check).map_err(|problem| RequestProblem::Check(index, problem))?;
-            Ok((check, limit))
-        };
-        Ok(Resolved {
-            refundable: request.refundable,
-            checks: request.checks.iter().enumerate().map(resolve).collect::<Result<_, _>>()?,
-        })
+        let (mut checks, mut counters) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for (index, check) in request.checks.iter().enumerate() {
+            let (counted, limit) = self.limit(check).map_err(|problem| RequestProblem::Check(index, problem))?;
+            checks.push((check, limit));
+            counters.push(&counted.counters);
+        }
+        Ok(Resolved { refundable: request.refundable, checks, counters })
     }
 
-    /// What applies to a check, `None` if it has no limit.
-    fn limit(&self, check: &Check) -> Result<Option<Limit>, CheckProblem> {
+    /// A check's policy, and what of it applies: `None` if there is no limit.
+    fn limit(&self, check: &Check) -> Result<(&Counted, Option<Limit>), CheckProblem> {
         let bytes = check.key.iter().map(String::len).sum();
         if bytes > self.limits.key_bytes {
             return Err(CheckProblem::LongKey(bytes, self.limits.key_bytes));
@@ -167,7 +206,7 @@ impl Engine {
             return Err(CheckProblem::Cost(check.cost));
         }
         match self.policies.get(&check.policy) {
-            Some(policy) => Ok(policy.limit_for(&check.key)),
+            Some(counted) => Ok((counted, counted.policy.limit_for(&check.key))),
             None => Err(CheckProblem::UnknownPolicy(check.policy.clone())),
         }
     }
@@ -194,12 +233,17 @@ impl Resolved<'_> {
         let checks = self
             .checks
             .into_iter()
-            .map(|(check, limit)| match limit {
-                None => Ok(unlimited(&check.policy)),
-                Some(limit) => outcomes
-                    .next()
-                    .map(|outcome| verdict(&check.policy, limit, outcome, self.refundable))
-                    .ok_or(StoreError::Malformed("fewer outcomes than checks")),
+            .zip(self.counters)
+            .map(|((check, limit), counters)| {
+                let verdict = match limit {
+                    None => unlimited(&check.policy),
+                    Some(limit) => {
+                        let outcome = outcomes.next().ok_or(StoreError::Malformed("fewer outcomes than checks"))?;
+                        verdict(&check.policy, limit, outcome, self.refundable)
+                    }
+                };
+                counters.add(CheckOutcome::of(&verdict, check.cost), 1);
+                Ok(verdict)
             })
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Decision { allowed: checks.iter().all(|verdict| verdict.allowed || verdict.shadow), checks })

@@ -6,10 +6,13 @@ pub mod cli;
 pub mod config;
 pub mod http;
 pub mod inspect;
+pub mod reload;
 pub mod serve;
+pub mod tls;
 
 pub mod engine;
 pub mod keys;
+pub mod metrics;
 pub mod model;
 pub mod policy;
 pub mod store;

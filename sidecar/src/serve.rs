@@ -6,15 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use axum::Router;
 use axum::serve::{Listener, ListenerExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::http::{self, App};
+use crate::http::{self, App, Tokens};
+use crate::reload::FileError;
 use crate::store::{Store, StoreAddress, StoreError};
+use crate::tls::{self, TlsListener};
 
 /// How long requests in flight may take once the process has been told to stop. A decision takes
 /// `store_timeout` at most, so that this only cuts off clients that never send the rest of theirs.
@@ -23,9 +26,12 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// Why serving ended, or never began.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address can't be had.
-    #[error("cannot listen on {0}: {1}; set another one with `listen`")]
-    Listen(SocketAddr, #[source] io::Error),
+    /// An address can't be had. The last one is its field.
+    #[error("cannot listen on {0}: {1}; set another one with `{2}`")]
+    Listen(SocketAddr, #[source] io::Error, &'static str),
+    /// A certificate, a key or a token can't be used.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The store's address can't be used.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -40,18 +46,20 @@ pub enum ServeError {
 ///
 /// If it can't listen. A store that is away is no error: it is waited for.
 pub async fn run(config: Config) -> Result<(), ServeError> {
+    let tokens = config.auth.as_ref().map(Tokens::load).transpose()?;
+    let tls = config.tls.as_ref().map(tls::config).transpose()?;
     let store = Store::connect(&config.store, config.store_timeout)?;
-    let app = App::new(Engine::new(config.policies, config.limits, store));
-    let listener = TcpListener::bind(config.listen).await.map_err(|error| ServeError::Listen(config.listen, error))?;
-    // Answers are small and awaited: Nagle's algorithm would hold each back.
-    let listener = listener.tap_io(|connection| {
-        if let Err(error) = connection.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY is not set");
-        }
-    });
+    let app = App::new(Engine::new(config.policies, config.limits, store), tokens);
+    let listener = bind(config.listen, "listen").await?;
+    let admin = match config.admin {
+        Some(address) => Some(bind(address, "admin.listen").await?),
+        None => None,
+    };
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tracing::info!(
-        listen = %listener.local_addr()?, store = %config.store, policies = app.engine.policy_count(),
+        listen = %listener.local_addr()?, tls = tls.is_some(), token = app.tokens.is_some(),
+        admin = config.admin.map_or("off".to_owned(), |address| address.to_string()),
+        store = %config.store, policies = app.engine.policy_count(),
         "sluice {} serves", env!("CARGO_PKG_VERSION")
     );
 
@@ -62,7 +70,23 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
     }
 
     let (stop, stopped) = watch::channel(false);
-    let drained = serve(listener, Arc::clone(&app), stopped);
+    let routes = http::check_router(Arc::clone(&app));
+    let checks = async {
+        match tls {
+            None => serve(listener, routes, stopped.clone()).await,
+            Some(tls) => {
+                let listener = TlsListener::new(listener, tls, app.engine.metrics().handshakes_failed());
+                serve(listener, routes, stopped.clone()).await
+            }
+        }
+    };
+    let admin = async {
+        match admin {
+            None => Ok(()),
+            Some(listener) => serve(listener, http::admin_router(Arc::clone(&app)), stopped.clone()).await,
+        }
+    };
+    let drained = async { tokio::try_join!(checks, admin).map(drop) };
     tokio::pin!(drained);
     tokio::select! {
         result = &mut drained => return Ok(result?),
@@ -81,12 +105,25 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
     Ok(())
 }
 
-async fn serve<L>(listener: L, app: Arc<App>, mut stopped: watch::Receiver<bool>) -> io::Result<()>
+async fn bind(
+    address: SocketAddr,
+    field: &'static str,
+) -> Result<impl Listener<Io = TcpStream, Addr = SocketAddr>, ServeError> {
+    let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen(address, error, field))?;
+    // Answers are small and awaited: Nagle's algorithm would hold each back.
+    Ok(listener.tap_io(|connection| {
+        if let Err(error) = connection.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY is not set");
+        }
+    }))
+}
+
+async fn serve<L>(listener: L, routes: Router, mut stopped: watch::Receiver<bool>) -> io::Result<()>
 where
     L: Listener,
     L::Addr: std::fmt::Debug,
 {
-    axum::serve(listener, http::router(app))
+    axum::serve(listener, routes)
         .with_graceful_shutdown(async move {
             // An error means that the sender is gone, and with it the reason to go on.
             let _ = stopped.wait_for(|stopped| *stopped).await;

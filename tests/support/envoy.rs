@@ -38,6 +38,10 @@ pub struct EnvoyOptions {
     pub plugin_file: &'static Path,
     /// Fields of Envoy's own configuration of the plugin, such as `failure_policy`.
     pub wasm: Value,
+    /// Variables of Envoy's environment, which the plugin's VM is given.
+    pub environment: Vec<(String, String)>,
+    /// The `transport_socket` of the cluster `sluice`.
+    pub sidecar_tls: Option<Value>,
 }
 
 impl Default for EnvoyOptions {
@@ -59,6 +63,8 @@ impl Default for EnvoyOptions {
             max_request_headers_kb: 60,
             plugin_file: plugin(),
             wasm: json!({}),
+            environment: Vec::new(),
+            sidecar_tls: None,
         }
     }
 }
@@ -77,8 +83,12 @@ pub struct Envoy {
 impl Envoy {
     /// Starts one that must not start, with this plugin configuration, and returns its log.
     pub async fn refuses(plugin: &Value) -> String {
-        let options = EnvoyOptions { plugin: plugin.clone(), ..EnvoyOptions::default() };
-        let mut envoy = Self::launch(&options);
+        Self::refuses_with(&EnvoyOptions { plugin: plugin.clone(), ..EnvoyOptions::default() }).await
+    }
+
+    /// As [`refuses`](Self::refuses), with other options too.
+    pub async fn refuses_with(options: &EnvoyOptions) -> String {
+        let mut envoy = Self::launch(options);
         let status = envoy.process.ended().await;
         assert!(!status.success());
         envoy.process.log()
@@ -107,6 +117,7 @@ impl Envoy {
         command.args(["--drain-time-s", &options.drain_time_s.to_string()]);
         // Tests read access logs.
         command.args(["--file-flush-interval-msec", "10"]);
+        command.envs(options.environment.iter().cloned());
         let process = Process::start("envoy", &mut command, directory.path().join("envoy.log"));
         Self { process, port, admin, client: Client::new(), options: options.clone(), directory }
     }
@@ -156,6 +167,13 @@ impl Envoy {
         answer.json()["allocated"].as_str().unwrap().parse().unwrap()
     }
 
+    /// What a path of the admin interface shows, such as `/config_dump`.
+    pub async fn admin(&self, path: &str) -> String {
+        let answer = self.client.get(self.admin.number(), path, &[]).await;
+        assert!(answer.is_allowed(), "{answer:?}");
+        String::from_utf8_lossy(&answer.body).into_owned()
+    }
+
     /// One of the plugin's metrics, without its prefix.
     pub async fn metric(&self, name: &str) -> u64 {
         self.stat(&format!("wasmcustom.sluice_{name}")).await
@@ -203,6 +221,10 @@ fn configure(options: &EnvoyOptions, port: u16, admin: u16) -> Value {
     for (field, value) in options.wasm.as_object().unwrap() {
         filter(&mut config)[field.as_str()] = value.clone();
     }
+    if !options.environment.is_empty() {
+        let keys: Vec<_> = options.environment.iter().map(|(name, _)| name).collect();
+        filter(&mut config)["vm_config"]["environment_variables"] = json!({"host_env_keys": keys});
+    }
     let first = manager(&mut config)["http_filters"][0].clone();
     let manager = manager(&mut config);
     let filters = manager["http_filters"].as_array_mut().unwrap();
@@ -237,6 +259,9 @@ fn configure(options: &EnvoyOptions, port: u16, admin: u16) -> Value {
             "upstream" => options.upstream.into_iter().collect(),
             other => panic!("what is cluster {other} for?"),
         };
+        if let (Some("sluice"), Some(tls)) = (cluster["name"].as_str(), &options.sidecar_tls) {
+            cluster["transport_socket"] = tls.clone();
+        }
         let endpoints: Vec<_> = ports.iter().map(|&port| json!({"endpoint": {"address": address(port)}})).collect();
         cluster["load_assignment"]["endpoints"] = json!([{"lb_endpoints": endpoints}]);
         if cluster["name"] == "upstream" && options.upstream_http2 {

@@ -3,10 +3,12 @@
 //!
 //! Everything that is started is stopped when its value is dropped, by the process id it was started with.
 
+mod certificates;
 mod client;
 mod envoy;
 mod fake_sidecar;
 mod invariants;
+mod metrics;
 mod ports;
 mod process;
 mod redis;
@@ -15,10 +17,12 @@ mod stack;
 mod tools;
 mod upstream;
 
+pub use certificates::{Authority, Certificate};
 pub use client::{Answer, Client};
 pub use envoy::{Envoy, EnvoyOptions};
 pub use fake_sidecar::{FakeSidecar, Reply};
 pub use invariants::assert_invariants;
+pub use metrics::Metrics;
 pub use ports::Port;
 pub use process::{Process, eventually};
 pub use redis::Redis;

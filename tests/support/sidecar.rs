@@ -6,13 +6,14 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Client, Port, Process};
+use super::{Client, Metrics, Port, Process};
 
 /// A running `sluice serve`.
 #[derive(Debug)]
 pub struct Sidecar {
     pub process: Process,
     port: Port,
+    admin: Port,
     directory: TempDir,
     client: Client,
 }
@@ -28,22 +29,36 @@ impl Sidecar {
 
     /// As [`start`](Self::start), without waiting for it.
     pub fn launch(redis: u16, policies: &Value, store_timeout: Option<&str>) -> Self {
-        let (port, directory) = (Port::free(), TempDir::new().unwrap());
+        let timeout = store_timeout.map_or(json!({}), |timeout| json!({"store_timeout": timeout}));
+        Self::launch_with(redis, policies, &timeout)
+    }
+
+    /// As [`launch`](Self::launch), with more fields in the configuration.
+    pub fn launch_with(redis: u16, policies: &Value, more: &Value) -> Self {
+        let (port, admin, directory) = (Port::free(), Port::free(), TempDir::new().unwrap());
         let mut config = json!({
             "listen": format!("127.0.0.1:{}", port.number()),
+            "admin": {"listen": format!("127.0.0.1:{}", admin.number())},
             "store": format!("redis://127.0.0.1:{redis}"),
             "policies": policies,
         });
-        if let Some(timeout) = store_timeout {
-            config["store_timeout"] = timeout.into();
-        }
+        config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         // JSON is YAML.
         std::fs::write(directory.path().join("sluice.yaml"), config.to_string()).unwrap();
-        Self { process: run(&directory), port, directory, client: Client::new() }
+        Self { process: run(&directory), port, admin, directory, client: Client::new() }
     }
 
     pub fn port(&self) -> u16 {
         self.port.number()
+    }
+
+    pub fn admin_port(&self) -> u16 {
+        self.admin.number()
+    }
+
+    /// What `/metrics` says, by series.
+    pub async fn metrics(&self) -> Metrics {
+        Metrics::read(&self.client.get(self.admin_port(), "/metrics", &[]).await)
     }
 
     pub fn kill(&mut self) {
@@ -71,9 +86,10 @@ impl Sidecar {
         answer.rate_limit().1
     }
 
-    /// Waits until it is ready and its store can be reached.
+    /// Waits until it is ready and its store can be reached. The admin listener is asked: it wants neither a token nor
+    /// TLS.
     pub async fn until_ready(&mut self) {
-        let (client, port) = (self.client.clone(), self.port.number());
+        let (client, port) = (self.client.clone(), self.admin.number());
         self.process
             .until_ready(async || {
                 client.is_ready(port, "/readyz").await
@@ -84,7 +100,7 @@ impl Sidecar {
 
     /// Waits until it listens, whatever its store does.
     pub async fn until_alive(&mut self) {
-        let (client, port) = (self.client.clone(), self.port.number());
+        let (client, port) = (self.client.clone(), self.admin.number());
         self.process.until_ready(async || client.is_ready(port, "/livez").await).await;
     }
 }

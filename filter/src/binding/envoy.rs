@@ -91,12 +91,13 @@ impl Host for Envoy {
     fn call(&self, call: Call<'_>) -> Result<u32, HostError> {
         // A callout belongs to the context that is entered, and one that belongs to a request dies with it.
         hostcalls::set_effective_context(self.root).map_err(error)?;
-        let headers = vec![
+        let mut headers = vec![
             (":method", "POST"),
             (":path", "/v1/check"),
             (":authority", call.authority),
             ("content-type", "application/json"),
         ];
+        headers.extend(call.token.map(|token| ("authorization", token.authorization())));
         hostcalls::dispatch_http_call(call.cluster, headers, Some(call.body.as_bytes()), vec![], call.timeout)
             .map_err(error)
     }

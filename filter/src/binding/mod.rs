@@ -67,7 +67,11 @@ impl RootContext for Root {
             0 => None,
             _ => hostcalls::get_buffer(BufferType::PluginConfiguration, 0, size).ok().flatten(),
         };
-        let config = match Config::parse(&json.unwrap_or_default()) {
+        let config = Config::parse(&json.unwrap_or_default()).and_then(|mut config| {
+            config.read_token(|name| std::env::var(name).ok())?;
+            Ok(config)
+        });
+        let config = match config {
             Ok(config) => config,
             Err(error) => {
                 let message = format!("sluice: invalid plugin configuration: {error}");

@@ -51,6 +51,17 @@ pub(super) fn authority<'de, D: Deserializer<'de>>(deserializer: D) -> Result<St
     })
 }
 
+/// The name of an environment variable.
+pub(super) fn variable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if name.is_empty() || name.starts_with(|char: char| char.is_ascii_digit()) || !name.bytes().all(is_allowed) {
+        // It is not shown: it may be the token itself.
+        return Err(D::Error::custom("expected the name of an environment variable that holds the token"));
+    }
+    Ok(Some(name))
+}
+
 pub(super) fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     text(deserializer, |name| {

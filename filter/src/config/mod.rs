@@ -15,6 +15,7 @@ use crate::headers::Dialect;
 use crate::keys::{CheckSpec, HashKey};
 use crate::path::PathSettings;
 use crate::rules::{Effect, Match, Rule};
+use crate::token::Token;
 
 mod answers;
 mod checks;
@@ -99,6 +100,14 @@ pub struct Sidecar {
     #[serde(default = "default_authority", deserialize_with = "fields::authority")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::authority"))]
     pub authority: String,
+    /// The name of an environment variable of the plugin's VM that holds the token which the sidecar wants. The token
+    /// itself is not here, because Envoy shows this configuration to whoever reaches its admin interface.
+    #[serde(default, deserialize_with = "fields::variable")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "schema::variable"))]
+    pub token_env: Option<String>,
+    /// The token, once [`Config::read_token`] has looked for it.
+    #[serde(skip)]
+    pub token: Option<Token>,
 }
 
 /// What happens to a request that can't be decided.
@@ -133,6 +142,24 @@ impl Config {
         let mut config: Self = reader::read(json)?;
         config.prepare()?;
         Ok(config)
+    }
+
+    /// Takes the token from the environment, if `sidecar.token_env` names a variable.
+    ///
+    /// # Errors
+    /// If there is no such variable, or if it holds no token.
+    pub fn read_token(&mut self, variable: impl FnOnce(&str) -> Option<String>) -> Result<(), ConfigError> {
+        let Some(name) = &self.sidecar.token_env else { return Ok(()) };
+        let token = match variable(name).filter(|text| !text.trim_ascii().is_empty()) {
+            Some(text) => Token::parse(&text).map_err(|error| format!("the variable {name}: {error}")),
+            None => Err(format!(
+                "the variable {name} is missing or empty: Envoy must have it, and the plugin's VM must be given it \
+                 (vm_config.environment_variables.host_env_keys, in Istio vmConfig.env with valueFrom: HOST)"
+            )),
+        };
+        let conflict = |message| ConfigError::Conflict { path: "sidecar.token_env".to_owned(), message };
+        self.sidecar.token = Some(token.map_err(conflict)?);
+        Ok(())
     }
 
     /// Every policy that the rules name, with the path of the field that names it.

@@ -210,6 +210,10 @@ pub(super) fn authority(_: &mut SchemaGenerator) -> Schema {
     text("^[!-~]+$")
 }
 
+pub(super) fn variable(_: &mut SchemaGenerator) -> Schema {
+    text("^[A-Za-z_][A-Za-z0-9_]*$")
+}
+
 pub(super) fn policy(_: &mut SchemaGenerator) -> Schema {
     text("^[A-Za-z0-9_.-]+$")
 }

@@ -144,6 +144,13 @@ fn errors_name_field_and_place() {
         (Config::parse(br#"{"sidecar":{"cluster":"s","timeout":"50"}}"#), "sidecar.timeout: expected a duration"),
         (Config::parse(br#"{"sidecar":{"cluster":"s","timeout":50}}"#), "sidecar.timeout: invalid type: integer `50`"),
         (Config::parse(br#"{"sidecar":{"cluster":"s","authority":"a b"}}"#), "sidecar.authority: expected a host"),
+        (
+            Config::parse(br#"{"sidecar":{"cluster":"s","token_env":"A-B"}}"#),
+            "sidecar.token_env: expected the name of an environment variable",
+        ),
+        (Config::parse(br#"{"sidecar":{"cluster":"s","token_env":""}}"#), "sidecar.token_env: expected the name"),
+        (Config::parse(br#"{"sidecar":{"cluster":"s","token_env":"1A"}}"#), "sidecar.token_env: expected the name"),
+        (Config::parse(br#"{"sidecar":{"cluster":"s","token":"x"}}"#), "sidecar.token: unknown field `token`"),
         (with(r#""on_eror":"deny""#), "on_eror: unknown field `on_eror`, expected one of `sidecar`, `on_error`"),
         (with(r#""on_error":"close""#), "on_error: unknown variant `close`, expected `allow` or `deny`"),
         (with(r#""headers":"all""#), "headers: unknown variant `all`, expected one of `ietf`, `x-ratelimit`, `none`"),
@@ -374,4 +381,33 @@ fn places_are_those_of_the_text() {
     assert!(error.to_string().contains("(line 4, column "), "{error}");
     let error = Config::parse(format!("{{\"sidecar\":{{\"cluster\":\"s\"}},{RULES}}} x").as_bytes()).unwrap_err();
     assert!(error.to_string().starts_with("trailing characters"), "{error}");
+}
+
+#[test]
+fn the_token_comes_from_the_environment() {
+    let read = |value: Option<&str>| {
+        let config = format!(r#"{{"sidecar":{{"cluster":"s","token_env":"SLUICE_TOKEN"}},{RULES}}}"#);
+        let mut config = Config::parse(config.as_bytes()).unwrap();
+        assert_eq!(config.sidecar.token, None);
+        let result = config.read_token(|name| value.filter(|_| name == "SLUICE_TOKEN").map(str::to_owned));
+        result.map(|()| config)
+    };
+    let config = read(Some("a-token-of-24-characters\n")).unwrap();
+    assert_eq!(config.sidecar.token.as_ref().unwrap().authorization(), "Bearer a-token-of-24-characters");
+    assert!(!format!("{config:?}").contains("a-token-of"), "{config:?}");
+    for (value, message) in [
+        (None, "sidecar.token_env: the variable SLUICE_TOKEN is missing or empty"),
+        (Some(""), "sidecar.token_env: the variable SLUICE_TOKEN is missing or empty"),
+        (Some(" \n"), "sidecar.token_env: the variable SLUICE_TOKEN is missing or empty"),
+        (Some("sixteen, but a space"), "sidecar.token_env: the variable SLUICE_TOKEN: a token has 16 to 4096"),
+        (Some("short"), "sidecar.token_env: the variable SLUICE_TOKEN: a token has 16 to 4096"),
+    ] {
+        let error = read(value).unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}");
+        assert!(!error.contains("short") && !error.contains("sixteen"), "{error}");
+    }
+    // Without the field, nothing is looked for.
+    let mut config = with(r#""on_error":"deny""#).unwrap();
+    config.read_token(|name| panic!("{name}")).unwrap();
+    assert_eq!(config.sidecar.token, None);
 }

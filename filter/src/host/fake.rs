@@ -37,6 +37,8 @@ pub struct FakeHost {
     /// The context that is entered.
     pub context: Cell<u32>,
     pub tokens: Cell<u32>,
+    /// The `Authorization` of the last callout.
+    pub authorization: RefCell<Option<String>>,
     pub did: RefCell<Vec<Did>>,
     pub warnings: RefCell<Vec<String>>,
     pub counts: RefCell<BTreeMap<Metric, i64>>,
@@ -126,6 +128,7 @@ impl Host for FakeHost {
         }
         self.tokens.set(self.tokens.get() + 1);
         let token = self.tokens.get();
+        *self.authorization.borrow_mut() = call.token.map(|token| token.authorization().to_owned());
         self.note(Did::Call { token, body: call.body.to_owned() });
         Ok(token)
     }

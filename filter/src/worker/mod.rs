@@ -216,6 +216,7 @@ impl Worker {
             let call = Call {
                 cluster: &sidecar.cluster,
                 authority: &sidecar.authority,
+                token: sidecar.token.as_ref(),
                 body: &parcel.body,
                 timeout: sidecar.timeout,
             };
@@ -246,6 +247,14 @@ impl Worker {
             self.throttle.warn(host, Failure::Status, || "the sidecar did not answer".to_owned());
             return None;
         };
+        if answer.status == 401 {
+            self.throttle.warn(host, Failure::Status, || {
+                "the sidecar answered with status 401: the token that sidecar.token_env names must be in the sidecar's \
+                 auth.token_file"
+                    .to_owned()
+            });
+            return None;
+        }
         if answer.status != 200 {
             self.throttle.warn(host, Failure::Status, || {
                 format!("the sidecar, or Envoy in its place, answered with status {}", answer.status)

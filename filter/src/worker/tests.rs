@@ -358,3 +358,26 @@ fn logs_hold_no_keys() {
     let warnings = host.warnings.borrow();
     assert!(!warnings.is_empty() && warnings.iter().all(|line| !line.contains("s3cret")), "{warnings:?}");
 }
+
+#[test]
+fn callouts_show_the_token_and_logs_do_not() {
+    let config = br#"{"sidecar":{"cluster":"s","token_env":"T"},"rules":[{"checks":[{"policy":"p","key":[]}]}]}"#;
+    let mut config = Config::parse(config).unwrap();
+    config.read_token(|_| Some("a-token-of-24-characters".to_owned())).unwrap();
+    let (mut worker, host) = (Worker::new(config), FakeHost::default());
+    let slots = sent(&mut worker, &host, 1);
+    assert_eq!(host.authorization.borrow().as_deref(), Some("Bearer a-token-of-24-characters"));
+    worker.answered(&host, 1, Some(CallAnswer { status: 401, body: Vec::new() }));
+    assert!(!matches!(slots[0].borrow().state, State::Waiting));
+    assert_eq!((host.counted(Metric::FailedOpen), host.counted(Metric::CalloutsFailed)), (1, 1));
+    let warnings = host.warnings.borrow().join("\n");
+    assert!(warnings.contains("sidecar.token_env") && !warnings.contains("a-token"), "{warnings}");
+    assert!(!format!("{worker:?}").contains("a-token"));
+}
+
+#[test]
+fn without_a_token_none_is_shown() {
+    let (mut worker, host) = (worker(), FakeHost::default());
+    sent(&mut worker, &host, 1);
+    assert_eq!(*host.authorization.borrow(), None);
+}

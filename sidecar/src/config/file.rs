@@ -8,6 +8,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 
 use super::error::{FieldError, PolicyError};
+use super::listeners::{AdminFile, Auth, Tls};
 use super::{Config, Limits};
 use crate::policy::{
     Algorithm, Effect, Limit, MAX_COUNT, MAX_REFILL_US, Override, Overrides, Pattern, Policy, Rate, rate,
@@ -19,6 +20,10 @@ use crate::store::StoreAddress;
 struct File {
     #[serde(default = "default_listen")]
     listen: SocketAddr,
+    #[serde(default)]
+    admin: AdminFile,
+    auth: Option<Auth>,
+    tls: Option<Tls>,
     #[serde(default = "default_store", deserialize_with = "from_text")]
     store: StoreAddress,
     #[serde(default = "default_store_timeout", deserialize_with = "store_timeout")]
@@ -125,6 +130,9 @@ pub(super) fn parse(text: &str) -> Result<Config, FieldError> {
     let default = Limits::default();
     Ok(Config {
         listen: file.listen,
+        admin: file.admin.0,
+        auth: file.auth,
+        tls: file.tls,
         store: file.store,
         store_timeout: file.store_timeout,
         limits: Limits {

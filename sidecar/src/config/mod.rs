@@ -3,6 +3,7 @@
 
 mod error;
 mod file;
+mod listeners;
 #[cfg(test)]
 mod tests;
 
@@ -10,6 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use error::ConfigError;
+pub use listeners::{Auth, Tls};
 use sluice_filter::config::Config as FilterConfig;
 
 use crate::policy::Policies;
@@ -18,8 +20,14 @@ use crate::store::StoreAddress;
 /// Everything `sluice serve` needs to know.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where to listen, 127.0.0.1:8080 if not given.
+    /// Where to listen for questions, 127.0.0.1:8080 if not given.
     pub listen: SocketAddr,
+    /// Where metrics are told, 127.0.0.1:8081 if not given; `None` is nowhere.
+    pub admin: Option<SocketAddr>,
+    /// Who may ask. Without it everybody who reaches `listen`.
+    pub auth: Option<Auth>,
+    /// TLS on `listen`. Without it there is none.
+    pub tls: Option<Tls>,
     /// Where the counts are kept, this process's memory if not given.
     pub store: StoreAddress,
     /// How long a decision may wait for the store, 1 ms to 10 s, 50 ms if not given.

@@ -9,6 +9,9 @@ fn parse(text: &str) -> Result<Config, ConfigError> {
 
 const FULL: &str = r#"
 listen: 0.0.0.0:9090
+admin: {listen: 0.0.0.0:9091}
+auth: {token_file: /run/secrets/tokens}
+tls: {cert_file: tls.crt, key_file: tls.key, client_ca_file: ca.crt}
 store: redis://127.0.0.1:6379
 store_timeout: 20ms
 limits: {body_bytes: 1000, batch_checks: 10, request_checks: 5, key_bytes: 100}
@@ -29,6 +32,10 @@ policies:
 fn a_full_configuration_is_read() {
     let config = parse(FULL).unwrap();
     assert_eq!(config.listen.to_string(), "0.0.0.0:9090");
+    assert_eq!(config.admin.unwrap().to_string(), "0.0.0.0:9091");
+    assert_eq!(config.auth.unwrap().token_file.to_str(), Some("/run/secrets/tokens"));
+    let tls = Tls { cert_file: "tls.crt".into(), key_file: "tls.key".into(), client_ca_file: Some("ca.crt".into()) };
+    assert_eq!(config.tls, Some(tls));
     assert_eq!(config.store.to_string(), "redis://127.0.0.1:6379/0");
     assert_eq!(config.store_timeout, Duration::from_millis(20));
     let limits = Limits { body_bytes: 1000, batch_checks: 10, request_checks: 5, key_bytes: 100 };
@@ -51,6 +58,8 @@ fn what_is_left_out_has_a_default() {
     let config = parse("policies: {p: {algorithm: token_bucket, rate: 7/s}}").unwrap();
     assert_eq!(config.store.to_string(), "memory");
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.admin.unwrap().to_string(), "127.0.0.1:8081");
+    assert_eq!((config.auth, config.tls), (None, None));
     assert_eq!(config.store_timeout, Duration::from_millis(50));
     assert_eq!(config.limits, Limits::default());
     assert_eq!(config.policies["p"].limit.algorithm, Algorithm::TokenBucket { burst: 7 });
@@ -66,6 +75,15 @@ fn errors_name_file_line_and_field() {
         ("store: redis://r\npolicies: {}\n".to_owned(), "line 2, column 11: policies: at least one policy"),
         ("store: redis://r\nlisten: here\npolicies: {}\n".to_owned(), "line 2, column 9: listen: "),
         ("store: redis://r\nlisten: 127.0.0.1:0\nport: 1\n".to_owned(), "line 3, column 1: port: unknown field `port`"),
+        ("admin: on\npolicies: {}\n".to_owned(), "admin: invalid value: boolean `true`, expected {listen: address}, or off"),
+        ("admin: {}\npolicies: {}\n".to_owned(), "admin: missing field `listen`"),
+        ("admin: {lisen: 1}\npolicies: {}\n".to_owned(), "line 1, column 9: admin.lisen: unknown field"),
+        ("admin: {listen: 8081}\npolicies: {}\n".to_owned(), "line 1, column 17: admin.listen: "),
+        ("auth: {token: x}\npolicies: {}\n".to_owned(), "line 1, column 8: auth.token: unknown field"),
+        ("auth: {token_file: ''}\npolicies: {}\n".to_owned(), "auth.token_file: the name of the file is empty"),
+        ("auth: {}\npolicies: {}\n".to_owned(), "auth: missing field `token_file`"),
+        ("tls: {cert_file: a}\npolicies: {}\n".to_owned(), "tls: missing field `key_file`"),
+        ("tls: {cert_file: a, key_file: b, ca: c}\npolicies: {}\n".to_owned(), "tls.ca: unknown field"),
         ("store: http://r\npolicies: {}\n".to_owned(), "line 1, column 8: store: expected the address of a Redis"),
         ("store: redis://r\nstore_timeout: 50\npolicies: {}\n".to_owned(), "line 2, column 16: store_timeout: "),
         ("store: redis://r\nstore_timeout: 0ms\npolicies: {}\n".to_owned(), "line 2, column 16: store_timeout: "),
@@ -98,6 +116,14 @@ fn errors_name_file_line_and_field() {
     for (text, message) in table {
         let error = parse(&text).unwrap_err().to_string();
         assert!(error.starts_with("sluice.yaml: line ") && error.contains(message), "{text}\n{error}");
+    }
+}
+
+#[test]
+fn the_admin_listener_can_be_off() {
+    for off in ["off", "\"off\"", "false"] {
+        let config = parse(&format!("admin: {off}\npolicies: {{p: {{algorithm: fixed_window, rate: 1/s}}}}")).unwrap();
+        assert_eq!(config.admin, None, "{off}");
     }
 }
 

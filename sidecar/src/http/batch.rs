@@ -11,6 +11,7 @@ use sluice_filter::wire::{CheckAnswer, Entry, Request, RequestError};
 
 use super::{ApiError, App, body};
 use crate::config::Limits;
+use crate::metrics::RequestOutcome;
 
 /// A batch whose requests are still text: one that is malformed must not spoil the others.
 #[derive(Deserialize)]
@@ -24,6 +25,8 @@ pub(super) async fn check(State(app): State<Arc<App>>, body: Body) -> Result<Jso
     let limits = app.engine.limits();
     let bytes = body::read(body, limits).await?;
     let requests = parse(&bytes, limits)?;
+    let refused = requests.iter().filter(|request| request.is_err()).count();
+    app.engine.metrics().count_requests(RequestOutcome::Refused, refused);
     let mut decisions = app.engine.decide(requests.iter().flatten()).await?.into_iter();
 
     let mut entries = Vec::with_capacity(requests.len());
@@ -33,9 +36,9 @@ pub(super) async fn check(State(app): State<Arc<App>>, body: Body) -> Result<Jso
             Ok(_) => match decisions.next() {
                 Some(Ok(decision)) => Entry::Decided(decision),
                 Some(Err(problem)) => {
-                    Entry::Refused { error: refused(problem.status().1, format!("requests[{index}].{problem}")) }
+                    Entry::Refused { error: refusal(problem.status().1, format!("requests[{index}].{problem}")) }
                 }
-                None => Entry::Refused { error: refused("no decision", format!("requests[{index}]: lost")) },
+                None => Entry::Refused { error: refusal("no decision", format!("requests[{index}]: lost")) },
             },
         });
     }
@@ -60,11 +63,11 @@ fn request(index: usize, raw: &RawValue) -> Result<Request, RequestError> {
             "." => String::new(),
             path => format!(".{path}"),
         };
-        refused("malformed request", format!("requests[{index}]{path}: {}", without_place(error.inner())))
+        refusal("malformed request", format!("requests[{index}]{path}: {}", without_place(error.inner())))
     })
 }
 
-fn refused(title: &str, detail: String) -> RequestError {
+fn refusal(title: &str, detail: String) -> RequestError {
     RequestError { title: title.to_owned(), detail }
 }
 

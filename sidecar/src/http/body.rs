@@ -1,16 +1,22 @@
-//! Bodies: read up to a limit, and parsed with an error that names the field.
+//! Bodies: read up to a limit and within a deadline, and parsed with an error that names the field.
 
 use std::error::Error as _;
+use std::time::Duration;
 
 use axum::body::{self, Body, Bytes};
 use http_body_util::LengthLimitError;
 use serde::Deserialize;
+use tokio::time::timeout;
 
 use super::ApiError;
 use crate::config::Limits;
 
+/// How long a client may take to send a body. It is there at once from whoever waits for a decision.
+const DEADLINE: Duration = Duration::from_secs(5);
+
 pub(super) async fn read(body: Body, limits: &Limits) -> Result<Bytes, ApiError> {
-    body::to_bytes(body, limits.body_bytes).await.map_err(|error| {
+    let body = timeout(DEADLINE, body::to_bytes(body, limits.body_bytes)).await;
+    body.map_err(|_| ApiError::SlowBody(DEADLINE))?.map_err(|error| {
         if error.source().is_some_and(<dyn std::error::Error>::is::<LengthLimitError>) {
             ApiError::LargeBody(limits.body_bytes)
         } else {

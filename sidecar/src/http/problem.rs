@@ -1,5 +1,7 @@
 //! What can go wrong with a request to the sidecar, and the one place that makes a status of it.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -15,6 +17,9 @@ pub enum ApiError {
     /// The body is larger than allowed.
     #[error("the body: more than {0} bytes (limits.body_bytes)")]
     LargeBody(usize),
+    /// The body did not arrive in time.
+    #[error("the body: not all of it came within {} s", .0.as_secs())]
+    SlowBody(Duration),
     /// The body broke off.
     #[error("the body: cannot be read: {0}")]
     BrokenBody(axum::Error),
@@ -41,9 +46,12 @@ pub enum ApiError {
     /// The store can't decide.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// No token, or none that is known.
+    #[error("the token: none, or not one of auth.token_file: send Authorization: Bearer TOKEN")]
+    Unauthorized,
     /// No such route.
-    #[error("there is nothing at {0}: see POST /v1/check, /v1/check/POLICY/KEY, /livez and /readyz")]
-    NotFound(String),
+    #[error("there is nothing at {0}: {1}")]
+    NotFound(String, &'static str),
     /// Not this method.
     #[error("this path does not take this method")]
     MethodNotAllowed,
@@ -54,13 +62,15 @@ impl ApiError {
     fn status(&self) -> (StatusCode, &'static str) {
         match self {
             Self::LargeBody(_) | Self::LargeBatch(..) => (StatusCode::PAYLOAD_TOO_LARGE, "too large"),
+            Self::SlowBody(_) => (StatusCode::REQUEST_TIMEOUT, "too slow"),
             Self::BrokenBody(_) | Self::Malformed { .. } | Self::BadUrl(_) => {
                 (StatusCode::BAD_REQUEST, "malformed request")
             }
             Self::Request(problem) => problem.status(),
             Self::Refund(RefundError::Refund(_, problem)) => problem.status(),
             Self::Store(_) | Self::Refund(RefundError::Store(_)) => (StatusCode::SERVICE_UNAVAILABLE, "no decision"),
-            Self::NotFound(_) => (StatusCode::NOT_FOUND, "not found"),
+            Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
+            Self::NotFound(..) => (StatusCode::NOT_FOUND, "not found"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
         }
     }
@@ -98,13 +108,20 @@ impl IntoResponse for ApiError {
         let (status, title) = self.status();
         let mut response =
             (status, Json(Problem { title, status: status.as_u16(), detail: self.to_string() })).into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         response
     }
 }
 
 pub(super) async fn not_found(uri: Uri) -> ApiError {
-    ApiError::NotFound(uri.path().to_owned())
+    ApiError::NotFound(uri.path().to_owned(), "see POST /v1/check, /v1/check/POLICY/KEY, /livez and /readyz")
+}
+
+pub(super) async fn not_found_here(uri: Uri) -> ApiError {
+    ApiError::NotFound(uri.path().to_owned(), "see /metrics, /livez and /readyz; decisions are made on the other port")
 }
 
 pub(super) async fn method_not_allowed() -> ApiError {

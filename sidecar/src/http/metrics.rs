@@ -1,0 +1,21 @@
+//! `/metrics`, and what it tells of HTTP itself.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+
+use super::App;
+
+/// The text format of Prometheus, version 0.0.4: every scraper reads it.
+pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.engine.metrics().encode())
+        .into_response()
+}
+
+/// Counts an answer of the check listener.
+pub(super) async fn count(State(app): State<Arc<App>>, response: Response) -> Response {
+    app.engine.metrics().count_response(response.status().as_u16());
+    response
+}

@@ -1,0 +1,162 @@
+//! The Redis user of docs/security.md: it may do all that the sidecar does, and nothing that it doesn't.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::policies;
+use crate::support::{Client, Redis, Sidecar, assert_invariants, eventually, repository};
+
+const PASSWORD: &str = "hunter2-hunter2";
+
+/// The rules of the `ACL SETUSER` line, without the password.
+fn rules() -> Vec<String> {
+    let text = std::fs::read_to_string(repository().join("docs/security.md")).unwrap();
+    let line = text.lines().find(|line| line.trim_start().starts_with("ACL SETUSER sluice ")).expect("the line");
+    let words = line.split_whitespace().skip(3).filter(|word| !word.starts_with('>'));
+    words.map(str::to_owned).collect()
+}
+
+fn set_user(redis: &Redis, rules: &[String]) {
+    let password = format!(">{PASSWORD}");
+    let words: Vec<&str> = ["ACL", "SETUSER", "sluice", "reset", &password].into_iter().collect();
+    let words: Vec<&str> = words.into_iter().chain(rules.iter().map(String::as_str)).collect();
+    let _: () = redis.command(&words);
+}
+
+/// Everything that the sidecar asks of Redis. The error is what did not work.
+async fn work(redis: &Redis) -> Result<(), String> {
+    let store = format!("redis://sluice:{PASSWORD}@127.0.0.1:{}", redis.port());
+    let mut policies = policies();
+    policies["bucket"] = json!({"algorithm": "token_bucket", "rate": "1000/1h"});
+    policies["sliding"] = json!({"algorithm": "sliding_window", "rate": "1000/1h"});
+    policies["two"]["rate"] = "1000/1h".into();
+    let more = json!({"store": store, "store_timeout": "2s"});
+    let mut sidecar = Sidecar::launch_with(redis.port(), &policies, &more);
+    sidecar.until_alive().await;
+    let client = Client::new();
+    let state = eventually("the store's state is known", async || {
+        let ready = client.get(sidecar.admin_port(), "/readyz", &[]).await.json();
+        (ready["store"]["state"] != "unknown").then(|| ready["store"].clone())
+    })
+    .await;
+    let log = sidecar.process.log();
+    assert!(!log.contains(PASSWORD) && !state.to_string().contains(PASSWORD), "{log} {state}");
+    if state["state"] != "up" {
+        return Err(state.to_string());
+    }
+    // Whoever loses scripts, such as by a restart, gets them again.
+    let _: () = redis.command(&["SCRIPT", "FLUSH"]);
+    let check = |policy: &str, key: &str| json!({"policy": policy, "key": [key]});
+    let keys = ["a", "b"].map(|key| [check("two", key), check("bucket", key), check("sliding", key)]);
+    let body = json!({"requests": keys.map(|checks| json!({"checks": checks, "refundable": true}))}).to_string();
+    let answer = client.post(sidecar.port(), "/v1/check", body).await;
+    if !answer.is_allowed() {
+        return Err(format!("{answer:?}"));
+    }
+    let charge = &answer.json()["decisions"][0]["checks"][0]["charge"];
+    let refund = json!({"refunds": [{"policy": "two", "key": ["a"], "charge": charge}]}).to_string();
+    let answer = client.post(sidecar.port(), "/v1/refund", refund).await;
+    if !answer.is_allowed() {
+        return Err(format!("{answer:?}"));
+    }
+    assert_eq!(answer.json()["refunds"][0]["refunded"], true);
+    inspect(&json!({"store": more["store"], "policies": policies}))
+}
+
+fn inspect(config: &Value) -> Result<(), String> {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("sluice.yaml");
+    std::fs::write(&file, config.to_string()).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    let output = command.args(["inspect", "two", "b", "--config"]).arg(file).output().unwrap();
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+/// What the server refused the user, in Redis's words. `CLIENT SETINFO` is not needed: the client library tells its
+/// name if it may.
+fn refusals(redis: &Redis) -> Vec<String> {
+    let log: Vec<redis::Value> = redis.command(&["ACL", "LOG"]);
+    let entries = log.iter().map(|entry| format!("{entry:?}"));
+    entries.filter(|entry| !entry.contains("cmd=client") && !entry.contains("client|setinfo")).collect()
+}
+
+async fn assert_user_suffices(redis: &Redis) {
+    set_user(redis, &rules());
+    assert_eq!(work(redis).await, Ok(()));
+    assert_eq!(refusals(redis), Vec::<String>::new(), "something was asked for that the user may not do");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_user_may_do_what_the_sidecar_does() {
+    let redis = Redis::start().await;
+    assert_user_suffices(&redis).await;
+    assert_invariants(&redis, &mut [], &[], &[PASSWORD]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn also_in_a_cluster() {
+    let redis = Redis::start_cluster().await;
+    assert_user_suffices(&redis).await;
+    assert_invariants(&redis, &mut [], &[], &[PASSWORD]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_login_is_told_without_the_password() {
+    let redis = Redis::start().await;
+    let store = format!("redis://sluice:{PASSWORD}@127.0.0.1:{}", redis.port());
+    let mut sidecar = Sidecar::launch_with(redis.port(), &policies(), &json!({"store": store}));
+    sidecar.until_alive().await;
+    let client = Client::new();
+    for port in [sidecar.port(), sidecar.admin_port()] {
+        let ready = eventually("the store is seen to be down", async || {
+            let ready = client.get(port, "/readyz", &[]).await.json();
+            (ready["store"]["state"] == "down").then_some(ready)
+        })
+        .await;
+        assert!(!ready.to_string().contains(PASSWORD), "{ready}");
+        assert!(!ready["store"]["detail"].as_str().unwrap().is_empty(), "{ready}");
+    }
+    let answer = client.post(sidecar.port(), "/v1/check/two/a", "").await;
+    assert!(!String::from_utf8_lossy(&answer.body).contains(PASSWORD), "{answer:?}");
+    assert_invariants(&redis, &mut [], &[sidecar.process.log()], &[PASSWORD]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_may_do_nothing_that_the_sidecar_does_not() {
+    let redis = Redis::start().await;
+    let rules = rules();
+    assert_user_suffices(&redis).await;
+    for rule in &rules {
+        if rule.starts_with('+') || rule.starts_with('~') {
+            let without: Vec<String> = rules.iter().filter(|other| *other != rule).cloned().collect();
+            set_user(&redis, &without);
+            let _: () = redis.command(&["ACL", "LOG", "RESET"]);
+            let worked = work(&redis).await;
+            assert!(worked.is_err() || !refusals(&redis).is_empty(), "{rule} is not needed");
+        }
+    }
+    set_user(&redis, &rules);
+    let client = redis::Client::open(format!("redis://sluice:{PASSWORD}@127.0.0.1:{}", redis.port())).unwrap();
+    let mut connection = client.get_connection().unwrap();
+    for words in [
+        &["GET", "session:1"] as &[&str],
+        &["SET", "other", "1"],
+        &["DEL", "sluice:x"],
+        &["KEYS", "*"],
+        &["CONFIG", "GET", "*"],
+        &["FLUSHALL"],
+        &["SCRIPT", "FLUSH"],
+        &["EVAL", "return 1", "0"],
+        &["EVALSHA", "da39a3ee5e6b4b0d3255bfef95601890afd80709", "1", "session:1"],
+        &["ACL", "WHOAMI"],
+        &["CLIENT", "LIST"],
+    ] {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        let error = command.exec(&mut connection).unwrap_err();
+        assert_eq!(error.code(), Some("NOPERM"), "{words:?}: {error}");
+    }
+    assert_invariants(&redis, &mut [], &[], &[PASSWORD]).await;
+}

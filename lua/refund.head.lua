@@ -9,7 +9,7 @@
 --
 -- A charge can be refunded as long as it still counts: only into the window it was taken from, and into a
 -- bucket that has not been full since, which would have forgotten it. `charge` is the time until then, and
--- names the window. What is refunded never makes more than a full limit. It can be refunded twice; the
--- caller must not.
+-- names the window. Of a charge to a bucket, what has been refilled since is not given back. What is refunded
+-- never makes more than a full limit. It can be refunded twice; the caller must not.
 --
 -- Like decide.lua, it reads and checks everything before its first write, and writes a TTL with every state.

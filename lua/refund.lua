@@ -34,6 +34,16 @@ local function refund_token_bucket(state, limit, period, burst, cost, charge)
     return nil
   end
   local back, back_rest = muldiv(cost, period, limit)
+  -- What has been refilled of the charge is not given back: without the charge, the bucket would have been
+  -- full for a while, and would have lost it. What has not is `charge - now`, less the fraction of a
+  -- microsecond that `charge` was rounded up by, or all that is missing if nobody has charged since.
+  local left, left_rest = charge - now - 1, 0
+  if limit <= period and charge == now + missing + (rest > 0 and 1 or 0) then
+    left, left_rest = missing, rest
+  end
+  if left < back or left == back and left_rest < back_rest then
+    back, back_rest = left, left_rest
+  end
   missing, rest = missing - back, rest - back_rest
   if rest < 0 then
     missing, rest = missing - 1, rest + limit

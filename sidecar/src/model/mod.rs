@@ -5,6 +5,8 @@
 //! function, told in `lua/` and in docs/algorithms.md; here are the same steps with integers wide enough not
 //! to need care.
 
+#[cfg(test)]
+mod failover_tests;
 mod fixed_window;
 mod refund;
 mod requests;

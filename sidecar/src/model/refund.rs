@@ -35,7 +35,12 @@ pub fn refund(state: Option<&State>, now_us: u64, limit: &Limit, cost: u64, char
             if (missing, rest) == (0, 0) {
                 return None;
             }
-            let (back, back_rest) = muldiv(cost, limit.rate.period_us, count);
+            // What has been refilled of the charge is not given back: without the charge, the bucket would have
+            // been full for a while, and would have lost it. What has not is `left`, less the fraction of a
+            // microsecond that it was rounded up by, or all that is missing if nobody has charged since.
+            let is_last = count <= limit.rate.period_us && left == missing + u64::from(rest > 0);
+            let still_missing = if is_last { (missing, rest) } else { (left - 1, 0) };
+            let (back, back_rest) = muldiv(cost, limit.rate.period_us, count).min(still_missing);
             // Never fuller than full, nor emptier than empty.
             let left = if (missing, rest) <= (back, back_rest) {
                 (0, 0)

@@ -6,14 +6,14 @@ use proptest::test_runner::RngSeed;
 use super::{State, decide, refund};
 use crate::policy::{Algorithm, Limit, Rate};
 
-const T0: u64 = 1_777_777_777_777_777;
+pub(super) const T0: u64 = 1_777_777_777_777_777;
 
-/// Prints the seed, for a run that fails to be repeated.
-fn config() -> ProptestConfig {
+/// Prints the seed, for a run that fails to be repeated. `SLUICE_CASES` makes more of it.
+pub(super) fn config() -> ProptestConfig {
     let seed = std::env::var("SLUICE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
     println!("repeat with SLUICE_SEED={seed}");
     ProptestConfig {
-        cases: 400,
+        cases: std::env::var("SLUICE_CASES").map_or(400, |cases| cases.parse().unwrap()),
         rng_seed: RngSeed::Fixed(seed),
         failure_persistence: None,
         ..ProptestConfig::default()
@@ -21,7 +21,7 @@ fn config() -> ProptestConfig {
 }
 
 /// One request of a run: how long after the one before it, and what it costs.
-type Try = (u64, u64);
+pub(super) type Try = (u64, u64);
 
 /// What was admitted: when, and how much.
 #[derive(Debug, Default)]
@@ -100,7 +100,7 @@ fn tries(rate: Rate) -> impl Strategy<Value = Vec<Try>> {
     prop::collection::vec((pause, cost), 1..60)
 }
 
-fn runs() -> impl Strategy<Value = (Rate, Vec<Try>)> {
+pub(super) fn runs() -> impl Strategy<Value = (Rate, Vec<Try>)> {
     rates().prop_flat_map(|rate| (Just(rate), tries(rate)))
 }
 

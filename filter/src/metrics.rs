@@ -11,6 +11,8 @@ pub enum Metric {
     Denied,
     /// Those of them that were denied from memory, without asking the sidecar.
     DeniedLocally,
+    /// Requests that the sidecar decided without its store, whatever the decision.
+    Degraded,
     /// Requests that could not be decided and were let through.
     FailedOpen,
     /// Requests that could not be decided and were answered with an error.
@@ -27,10 +29,11 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Allowed,
         Self::Denied,
         Self::DeniedLocally,
+        Self::Degraded,
         Self::FailedOpen,
         Self::FailedClosed,
         Self::Callouts,
@@ -45,6 +48,7 @@ impl Metric {
             Self::Allowed => "sluice_allowed",
             Self::Denied => "sluice_denied",
             Self::DeniedLocally => "sluice_denied_locally",
+            Self::Degraded => "sluice_degraded",
             Self::FailedOpen => "sluice_failed_open",
             Self::FailedClosed => "sluice_failed_closed",
             Self::Callouts => "sluice_callouts",

@@ -80,6 +80,8 @@ pub enum Entry {
 #[derive(Deserialize)]
 struct AnyEntry {
     allowed: Option<bool>,
+    #[serde(default)]
+    degraded: bool,
     checks: Option<Vec<Verdict>>,
     error: Option<RequestError>,
 }
@@ -89,8 +91,8 @@ impl TryFrom<AnyEntry> for Entry {
 
     fn try_from(entry: AnyEntry) -> Result<Self, Self::Error> {
         match entry {
-            AnyEntry { allowed: Some(allowed), checks: Some(checks), .. } => {
-                Ok(Self::Decided(Decision { allowed, checks }))
+            AnyEntry { allowed: Some(allowed), degraded, checks: Some(checks), .. } => {
+                Ok(Self::Decided(Decision { allowed, degraded, checks }))
             }
             AnyEntry { error: Some(error), .. } => Ok(Self::Refused { error }),
             AnyEntry { .. } => Err("an entry needs `allowed` and `checks`, or `error`"),
@@ -103,6 +105,9 @@ impl TryFrom<AnyEntry> for Entry {
 pub struct Decision {
     /// Whether every check allowed, but for shadows. If not, nothing was charged.
     pub allowed: bool,
+    /// Whether the sidecar decided this without its store, as its `on_store_error` says. Left out where it didn't.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub degraded: bool,
     /// One verdict per check, in the same order.
     pub checks: Vec<Verdict>,
 }

@@ -286,14 +286,20 @@ impl Worker {
 
     fn settle(&mut self, host: &dyn Host, member: &Member, entry: Entry, now: Duration) {
         let Some(slot) = member.waiting() else { return };
+        if matches!(entry, Entry::Decided(Decision { degraded: true, .. })) {
+            self.tally.add(Metric::Degraded, 1);
+        }
         match entry {
-            Entry::Decided(Decision { allowed: true, checks }) => {
+            Entry::Decided(Decision { allowed: true, checks, .. }) => {
                 let shown = headers::shown(&checks, true);
                 let fields = shown.map(|verdict| headers::fields(verdict, &self.config.headers));
                 self.resume(host, &slot, fields.unwrap_or_default(), Outcome::Allowed, shown);
             }
-            Entry::Decided(Decision { allowed: false, checks }) => {
-                self.denials.remember(&slot.borrow().asked.checks, &checks, now);
+            Entry::Decided(Decision { allowed: false, degraded, checks }) => {
+                // The store may be back at any time, and know better.
+                if !degraded {
+                    self.denials.remember(&slot.borrow().asked.checks, &checks, now);
+                }
                 if self.leave(host, &slot, State::Answered) {
                     let slot = slot.borrow();
                     host.reply(&self.denial(host, &slot.asked, &checks, slot.grpc));

@@ -9,7 +9,7 @@ use crate::config::Limits;
 use crate::keys;
 use crate::metrics::{CheckOutcome, Counters, Metrics, RequestOutcome};
 use crate::policy::{Limit, MAX_COUNT, Policies, Policy};
-use crate::store::{Outcome, Refund, Refunded, Store, StoreCheck, StoreError};
+use crate::store::{Decided, Outcome, Refund, Refunded, Store, StoreCheck, StoreError};
 
 /// Decides requests.
 #[derive(Debug)]
@@ -117,14 +117,15 @@ impl Engine {
         let resolved: Vec<Result<Resolved<'_>, RequestProblem>> =
             requests.into_iter().map(|request| self.resolve(request)).collect();
         let questions: Vec<Vec<StoreCheck>> = resolved.iter().flatten().filter_map(Resolved::question).collect();
-        let answers = match questions.as_slice() {
-            [] => Ok(Vec::new()),
+        let decided = match questions.as_slice() {
+            [] => Ok(Decided { outcomes: Vec::new(), is_degraded: false }),
             questions => {
                 let checks = questions.iter().map(Vec::len).sum();
                 self.metrics.ask(questions.len(), checks, self.store.decide(questions)).await
             }
         };
-        let mut answers = answers.inspect_err(|_| self.count_undecided(&resolved))?.into_iter();
+        let decided = decided.inspect_err(|_| self.count_undecided(&resolved))?;
+        let mut answers = decided.outcomes.into_iter();
         resolved
             .into_iter()
             .map(|resolved| match resolved {
@@ -133,8 +134,9 @@ impl Engine {
                     Ok(Err(problem))
                 }
                 Ok(resolved) => {
-                    let outcomes = if resolved.is_limited() { answers.next().unwrap_or_default() } else { Vec::new() };
-                    let decision = resolved.decision(outcomes)?;
+                    let is_limited = resolved.is_limited();
+                    let outcomes = if is_limited { answers.next().unwrap_or_default() } else { Vec::new() };
+                    let decision = resolved.decision(outcomes, decided.is_degraded && is_limited)?;
                     self.metrics.count_requests(RequestOutcome::of(&decision), 1);
                     Ok(Ok(decision))
                 }
@@ -228,7 +230,7 @@ impl Resolved<'_> {
         (!checks.is_empty()).then_some(checks)
     }
 
-    fn decision(self, outcomes: Vec<Outcome>) -> Result<Decision, StoreError> {
+    fn decision(self, outcomes: Vec<Outcome>, degraded: bool) -> Result<Decision, StoreError> {
         let mut outcomes = outcomes.into_iter();
         let checks = self
             .checks
@@ -246,7 +248,7 @@ impl Resolved<'_> {
                 Ok(verdict)
             })
             .collect::<Result<Vec<_>, _>>()?;
-        Ok(Decision { allowed: checks.iter().all(|verdict| verdict.allowed || verdict.shadow), checks })
+        Ok(Decision { allowed: checks.iter().all(|verdict| verdict.allowed || verdict.shadow), degraded, checks })
     }
 }
 

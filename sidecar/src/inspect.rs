@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::keys;
 use crate::model::{self, State};
 use crate::policy::{Algorithm, Limit};
-use crate::store::{Kept, Store, StoreError};
+use crate::store::{DialError, Kept, Store, StoreError};
 
 /// Why there is nothing to tell.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +16,9 @@ pub enum InspectError {
     /// A policy that is not in the configuration.
     #[error("there is no policy {0:?} in the configuration; it has {1}")]
     UnknownPolicy(String, String),
+    /// What the store needs can't be used.
+    #[error("store: {0}")]
+    Connect(#[from] DialError),
     /// The store doesn't answer.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -36,7 +39,7 @@ pub async fn run(config: &Config, policy: &str, parts: &[String]) -> Result<Stri
     let Some(limit) = found.limit_for(parts) else {
         return Ok(format!("{key}\nhas no limit: an override frees it\n"));
     };
-    let store = Store::connect(&config.store, config.store_timeout)?;
+    let store = Store::connect(&config.store)?;
     Ok(format!("{key}\n{}", describe(&store.kept(&key).await?, &limit)))
 }
 

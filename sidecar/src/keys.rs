@@ -29,6 +29,12 @@ pub fn state_key(policy: &str, parts: &[String]) -> String {
     format!("{PREFIX}{{{joined}}}:{policy}:{joined}")
 }
 
+/// A key that no policy has, for looking whether a server takes charges: the first that is right.
+pub fn probe_key(is_right: impl Fn(&str) -> bool) -> Option<String> {
+    // A slot is hit by one number in 16384, so that each is by some of these.
+    (0..1_000_000_u32).map(|number| format!("{PREFIX}{{{number}}}:")).find(|key| is_right(key))
+}
+
 fn push_part(joined: &mut String, part: &str) {
     if part.is_empty() {
         // A list of one empty part is not the empty list.

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::http::{self, App, Tokens};
 use crate::reload::FileError;
-use crate::store::{Store, StoreAddress, StoreError};
+use crate::store::{DialError, Store, StoreAddress};
 use crate::tls::{self, TlsListener};
 
 /// How long requests in flight may take once the process has been told to stop. A decision takes
@@ -32,9 +32,9 @@ pub enum ServeError {
     /// A certificate, a key or a token can't be used.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The store's address can't be used.
-    #[error(transparent)]
-    Store(#[from] StoreError),
+    /// What the store needs can't be used.
+    #[error("store: {0}")]
+    Store(#[from] DialError),
     /// The system refused something.
     #[error("cannot serve: {0}")]
     Io(#[from] io::Error),
@@ -48,7 +48,7 @@ pub enum ServeError {
 pub async fn run(config: Config) -> Result<(), ServeError> {
     let tokens = config.auth.as_ref().map(Tokens::load).transpose()?;
     let tls = config.tls.as_ref().map(tls::config).transpose()?;
-    let store = Store::connect(&config.store, config.store_timeout)?;
+    let store = Store::connect(&config.store)?;
     let app = App::new(Engine::new(config.policies, config.limits, store), tokens);
     let listener = bind(config.listen, "listen").await?;
     let admin = match config.admin {
@@ -59,11 +59,11 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
     tracing::info!(
         listen = %listener.local_addr()?, tls = tls.is_some(), token = app.tokens.is_some(),
         admin = config.admin.map_or("off".to_owned(), |address| address.to_string()),
-        store = %config.store, policies = app.engine.policy_count(),
+        store = %config.store.address, policies = app.engine.policy_count(),
         "sluice {} serves", env!("CARGO_PKG_VERSION")
     );
 
-    if matches!(config.store, StoreAddress::Memory) {
+    if matches!(config.store.address, StoreAddress::Memory) {
         tracing::warn!(
             "counts are kept in this process's memory: no other sidecar shares them, and a restart forgets them"
         );

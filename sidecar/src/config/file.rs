@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::time::Duration;
 
 use serde::de::{DeserializeOwned, Error as _};
@@ -9,11 +10,12 @@ use serde::{Deserialize, Deserializer};
 
 use super::error::{FieldError, PolicyError};
 use super::listeners::{AdminFile, Auth, Tls};
+use super::store::{OnStoreErrorName, StoreFile, share};
 use super::{Config, Limits};
 use crate::policy::{
     Algorithm, Effect, Limit, MAX_COUNT, MAX_REFILL_US, Override, Overrides, Pattern, Policy, Rate, rate,
 };
-use crate::store::StoreAddress;
+use crate::store::{Share, StoreAddress, StoreSettings};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,10 +26,15 @@ struct File {
     admin: AdminFile,
     auth: Option<Auth>,
     tls: Option<Tls>,
-    #[serde(default = "default_store", deserialize_with = "from_text")]
-    store: StoreAddress,
+    store: Option<StoreFile>,
     #[serde(default = "default_store_timeout", deserialize_with = "store_timeout")]
     store_timeout: Duration,
+    #[serde(default)]
+    on_store_error: OnStoreErrorName,
+    #[serde(default = "default_replicas")]
+    replicas: NonZeroU32,
+    #[serde(default, deserialize_with = "share")]
+    local_share: Option<Share>,
     #[serde(default)]
     limits: LimitsFile,
     #[serde(deserialize_with = "policies")]
@@ -41,6 +48,7 @@ struct LimitsFile {
     batch_checks: Option<usize>,
     request_checks: Option<usize>,
     key_bytes: Option<usize>,
+    in_flight: Option<NonZeroUsize>,
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -98,12 +106,12 @@ fn default_listen() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 8080))
 }
 
-fn default_store() -> StoreAddress {
-    StoreAddress::Memory
+fn default_store_timeout() -> Duration {
+    StoreSettings::DEFAULT_TIMEOUT
 }
 
-fn default_store_timeout() -> Duration {
-    Duration::from_millis(50)
+fn default_replicas() -> NonZeroU32 {
+    NonZeroU32::MIN
 }
 
 /// Reads YAML. An error names the place and the path of the field.
@@ -128,13 +136,23 @@ pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, FieldError> {
 pub(super) fn parse(text: &str) -> Result<Config, FieldError> {
     let file: File = read(text)?;
     let default = Limits::default();
+    let store = file.store.unwrap_or_else(|| StoreFile::from(StoreAddress::Memory));
+    let share = file.local_share.unwrap_or_else(|| Share::of(file.replicas.get()));
     Ok(Config {
         listen: file.listen,
         admin: file.admin.0,
         auth: file.auth,
         tls: file.tls,
-        store: file.store,
-        store_timeout: file.store_timeout,
+        store: StoreSettings {
+            address: store.address,
+            username: store.username,
+            password_file: store.password_file,
+            tls: store.tls,
+            sentinel: store.sentinel,
+            timeout: file.store_timeout,
+            in_flight: file.limits.in_flight.unwrap_or(StoreSettings::DEFAULT_IN_FLIGHT),
+            on_error: file.on_store_error.with_share(share),
+        },
         limits: Limits {
             body_bytes: file.limits.body_bytes.unwrap_or(default.body_bytes),
             batch_checks: file.limits.batch_checks.unwrap_or(default.batch_checks),
@@ -229,7 +247,7 @@ fn policies<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<Polic
     if policies.is_empty() { Err(D::Error::custom("at least one policy is needed")) } else { Ok(policies) }
 }
 
-fn from_text<'de, D: Deserializer<'de>, T>(deserializer: D) -> Result<T, D::Error>
+pub(super) fn from_text<'de, D: Deserializer<'de>, T>(deserializer: D) -> Result<T, D::Error>
 where
     T: std::str::FromStr<Err: std::fmt::Display>,
 {

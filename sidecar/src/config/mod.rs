@@ -4,18 +4,18 @@
 mod error;
 mod file;
 mod listeners;
+mod store;
 #[cfg(test)]
 mod tests;
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 pub use error::ConfigError;
 pub use listeners::{Auth, Tls};
 use sluice_filter::config::Config as FilterConfig;
 
 use crate::policy::Policies;
-use crate::store::StoreAddress;
+use crate::store::StoreSettings;
 
 /// Everything `sluice serve` needs to know.
 #[derive(Debug, Clone)]
@@ -28,10 +28,8 @@ pub struct Config {
     pub auth: Option<Auth>,
     /// TLS on `listen`. Without it there is none.
     pub tls: Option<Tls>,
-    /// Where the counts are kept, this process's memory if not given.
-    pub store: StoreAddress,
-    /// How long a decision may wait for the store, 1 ms to 10 s, 50 ms if not given.
-    pub store_timeout: Duration,
+    /// Where the counts are kept, this process's memory if not given, and how it is asked.
+    pub store: StoreSettings,
     /// What a question may be.
     pub limits: Limits,
     /// The policies, by name.

@@ -36,8 +36,8 @@ fn a_full_configuration_is_read() {
     assert_eq!(config.auth.unwrap().token_file.to_str(), Some("/run/secrets/tokens"));
     let tls = Tls { cert_file: "tls.crt".into(), key_file: "tls.key".into(), client_ca_file: Some("ca.crt".into()) };
     assert_eq!(config.tls, Some(tls));
-    assert_eq!(config.store.to_string(), "redis://127.0.0.1:6379/0");
-    assert_eq!(config.store_timeout, Duration::from_millis(20));
+    assert_eq!(config.store.address.to_string(), "redis://127.0.0.1:6379/0");
+    assert_eq!(config.store.timeout, Duration::from_millis(20));
     let limits = Limits { body_bytes: 1000, batch_checks: 10, request_checks: 5, key_bytes: 100 };
     assert_eq!(config.limits, limits);
     let tenant = &config.policies["per-tenant"];
@@ -56,11 +56,11 @@ fn a_full_configuration_is_read() {
 #[test]
 fn what_is_left_out_has_a_default() {
     let config = parse("policies: {p: {algorithm: token_bucket, rate: 7/s}}").unwrap();
-    assert_eq!(config.store.to_string(), "memory");
+    assert_eq!(config.store.address.to_string(), "memory");
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.store.timeout, Duration::from_millis(50));
     assert_eq!(config.admin.unwrap().to_string(), "127.0.0.1:8081");
     assert_eq!((config.auth, config.tls), (None, None));
-    assert_eq!(config.store_timeout, Duration::from_millis(50));
     assert_eq!(config.limits, Limits::default());
     assert_eq!(config.policies["p"].limit.algorithm, Algorithm::TokenBucket { burst: 7 });
 }

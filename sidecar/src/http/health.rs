@@ -23,6 +23,8 @@ struct StoreReport {
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
 }
 
 /// The process answers.
@@ -42,6 +44,6 @@ pub(super) async fn ready(State(app): State<Arc<App>>) -> (StatusCode, Json<Read
     };
     let draining = app.is_draining();
     let status = if draining { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-    let store = StoreReport { kind: store.kind(), state, detail };
+    let store = StoreReport { kind: store.kind(), state, detail, warnings: store.warnings() };
     (status, Json(Readiness { policies: app.engine.policy_count(), draining, store }))
 }

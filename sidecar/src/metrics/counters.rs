@@ -65,6 +65,10 @@ label! {
         Allowed = "allowed",
         /// It was denied.
         Denied = "denied",
+        /// It was allowed without the store, as `on_store_error` says.
+        DegradedAllowed = "degraded_allowed",
+        /// It was denied without the store.
+        DegradedDenied = "degraded_denied",
         /// It was not as it must be, such as with a policy that does not exist.
         Refused = "refused",
         /// The store did not decide.
@@ -158,7 +162,12 @@ impl CheckOutcome {
 impl RequestOutcome {
     /// What a decision says.
     pub fn of(decision: &Decision) -> Self {
-        if decision.allowed { Self::Allowed } else { Self::Denied }
+        match (decision.allowed, decision.degraded) {
+            (true, false) => Self::Allowed,
+            (false, false) => Self::Denied,
+            (true, true) => Self::DegradedAllowed,
+            (false, true) => Self::DegradedDenied,
+        }
     }
 }
 

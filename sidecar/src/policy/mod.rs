@@ -6,7 +6,7 @@ pub(crate) mod rate;
 use std::collections::HashMap;
 
 pub use overrides::{Effect, Override, Overrides, Pattern};
-pub use rate::{Rate, RateError};
+pub use rate::{MAX_PERIOD_US, Rate, RateError};
 
 /// The largest limit, burst and cost: what the script computes with exactly.
 pub const MAX_COUNT: u64 = 1_000_000_000;

@@ -41,7 +41,8 @@ pub enum RateError {
     DurationRange(String),
 }
 
-const MAX_PERIOD_US: u64 = 366 * 86_400 * 1_000_000;
+/// The longest period, 366 days.
+pub const MAX_PERIOD_US: u64 = 366 * 86_400 * 1_000_000;
 const CALENDAR_UNITS: [&str; 9] = ["w", "week", "weeks", "mo", "month", "months", "y", "year", "years"];
 
 impl FromStr for Rate {

@@ -49,6 +49,11 @@ impl MemoryStore {
         self.at_once(|states, now_us| refunds.iter().map(|refund| states.refund(refund, now_us)).collect())
     }
 
+    /// Forgets everything that was counted.
+    pub(super) fn forget(&self) {
+        self.at_once(|states, _| *states = States { by_key: HashMap::new(), sweep_at: MIN_SWEEP });
+    }
+
     pub(super) fn kept(&self, key: &str) -> Kept {
         self.at_once(|states, now_us| Kept {
             state: states.get(key, now_us).map(ToString::to_string),

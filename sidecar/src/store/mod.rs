@@ -3,17 +3,26 @@
 //! [`Store`] is an enum and not a trait: which stores there are is known, and a caller never brings its own.
 
 mod address;
+mod fallback;
 mod memory;
 mod redis;
 pub mod script;
-mod slots;
+mod secret;
+mod settings;
+pub mod stats;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use address::{AddressError, StoreAddress};
+pub use secret::Secret;
+pub use settings::{OnStoreError, SentinelLogin, Share, StoreSettings, TlsFiles};
 
+use self::fallback::Fallback;
 use self::memory::MemoryStore;
+pub use self::redis::DialError;
 use self::redis::RedisStore;
+use self::stats::Stats;
 use crate::policy::Limit;
 
 /// One check as a store decides it.
@@ -79,13 +88,18 @@ pub enum StoreError {
     /// No answer within the store timeout. The charge may have been made.
     #[error("the store did not answer within {} ms", .0.as_millis())]
     Timeout(Duration),
-    /// There is no connection, or it broke. If it broke after the question was sent, the charge may have
-    /// been made.
-    #[error("the store cannot be reached: {0}")]
+    /// The connection broke after the question was sent. The charge may have been made.
+    #[error("the connection to the store broke: {0}")]
     Unreachable(#[source] ::redis::RedisError),
     /// The server refused the command. Nothing was charged.
     #[error("the store refused: {0}")]
     Refused(#[source] ::redis::RedisError),
+    /// It is known to be down, and was not asked. Nothing was charged.
+    #[error("the store is down: {0}")]
+    Down(Arc<str>),
+    /// Too many batches are in work. Nothing was charged.
+    #[error("{0} batches are in work already (limits.in_flight): try again later, or run more sidecars")]
+    Overloaded(usize),
     /// The answer is not one of the script's.
     #[error("the store's answer is not one of the script: {0}")]
     Malformed(&'static str),
@@ -102,39 +116,68 @@ pub enum StoreState {
     Down(String),
 }
 
-/// A place where counts are kept.
+/// What a store decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decided {
+    /// An outcome per check, in order.
+    pub outcomes: Vec<Vec<Outcome>>,
+    /// Whether this was decided without the store, as [`OnStoreError`] says.
+    pub is_degraded: bool,
+}
+
+/// A place where counts are kept, and what is decided when it is away.
 #[derive(Debug, Clone)]
-pub enum Store {
+pub struct Store {
+    backend: Backend,
+    fallback: Fallback,
+}
+
+#[derive(Debug, Clone)]
+enum Backend {
     /// This process.
     Memory(MemoryStore),
-    /// A Redis server.
+    /// Redis.
     Redis(RedisStore),
 }
 
 impl Store {
-    /// A store at this address. It connects in the background, and does so again whenever the connection is
-    /// lost; until then it answers with errors.
+    /// A store with these settings. It connects in the background, and does so again whenever a connection is
+    /// lost.
     ///
     /// # Errors
     ///
-    /// If the address can't be used at all.
-    pub fn connect(address: &StoreAddress, timeout: Duration) -> Result<Self, StoreError> {
-        match address {
-            StoreAddress::Memory => Ok(Self::Memory(MemoryStore::new())),
-            StoreAddress::Redis(info) => Ok(Self::Redis(RedisStore::connect(info, timeout)?)),
+    /// If files that it needs can't be used.
+    pub fn connect(settings: &StoreSettings) -> Result<Self, DialError> {
+        let backend = match &settings.address {
+            StoreAddress::Memory => Backend::Memory(MemoryStore::new()),
+            StoreAddress::Redis(address) => Backend::Redis(RedisStore::connect(address, settings)?),
+        };
+        let fallback = Fallback::new(settings.on_error);
+        if let (Backend::Redis(redis), Some(memory)) = (&backend, fallback.memory()) {
+            tokio::spawn(fallback::forget_after_outages(redis.clone(), memory.clone()));
         }
+        Ok(Self { backend, fallback })
     }
 
-    /// Decides requests, each all-or-nothing and each seeing the charges of those before it. Returns an
-    /// outcome per check, in order.
+    /// Decides requests, each all-or-nothing and each seeing the charges of those before it.
     ///
     /// # Errors
     ///
-    /// If there is no decision within the timeout.
-    pub async fn decide(&self, requests: &[Vec<StoreCheck>]) -> Result<Vec<Vec<Outcome>>, StoreError> {
-        match self {
-            Self::Memory(memory) => Ok(memory.decide(requests)),
-            Self::Redis(redis) => redis.decide(requests).await,
+    /// If there is no decision within the timeout, and [`OnStoreError::Fail`] is set.
+    pub async fn decide(&self, requests: &[Vec<StoreCheck>]) -> Result<Decided, StoreError> {
+        let outcomes = match &self.backend {
+            Backend::Memory(memory) => Ok(memory.decide(requests)),
+            Backend::Redis(redis) => redis.decide(requests).await,
+        };
+        match outcomes {
+            Ok(outcomes) => Ok(Decided { outcomes, is_degraded: false }),
+            Err(error) => {
+                let outcomes = self.fallback.decide(requests, error)?;
+                if let Some(stats) = self.stats() {
+                    stats.degraded.count();
+                }
+                Ok(Decided { outcomes, is_degraded: true })
+            }
         }
     }
 
@@ -144,9 +187,9 @@ impl Store {
     ///
     /// If there is no answer within the timeout. What was given back is not known then.
     pub async fn refund(&self, refunds: &[Refund]) -> Result<Vec<Refunded>, StoreError> {
-        match self {
-            Self::Memory(memory) => Ok(memory.refund(refunds)),
-            Self::Redis(redis) => redis.refund(refunds).await,
+        match &self.backend {
+            Backend::Memory(memory) => Ok(memory.refund(refunds)),
+            Backend::Redis(redis) => redis.refund(refunds).await,
         }
     }
 
@@ -156,25 +199,49 @@ impl Store {
     ///
     /// If there is no answer within the timeout.
     pub async fn kept(&self, key: &str) -> Result<Kept, StoreError> {
-        match self {
-            Self::Memory(memory) => Ok(memory.kept(key)),
-            Self::Redis(redis) => redis.kept(key).await,
+        match &self.backend {
+            Backend::Memory(memory) => Ok(memory.kept(key)),
+            Backend::Redis(redis) => redis.kept(key).await,
         }
     }
 
     /// What kind of store this is.
     pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Memory(_) => "memory",
-            Self::Redis(_) => "redis",
+        match &self.backend {
+            Backend::Memory(_) => "memory",
+            Backend::Redis(_) => "redis",
         }
     }
 
     /// Whether it can be used.
     pub fn state(&self) -> StoreState {
-        match self {
-            Self::Memory(_) => StoreState::Up,
-            Self::Redis(redis) => redis.state(),
+        match &self.backend {
+            Backend::Memory(_) => StoreState::Up,
+            Backend::Redis(redis) => redis.state(),
+        }
+    }
+
+    /// What somebody should know of it, though it works.
+    pub fn warnings(&self) -> Vec<String> {
+        match &self.backend {
+            Backend::Memory(_) => Vec::new(),
+            Backend::Redis(redis) => redis.warnings(),
+        }
+    }
+
+    /// What it has counted; memory counts nothing.
+    pub fn stats(&self) -> Option<&Stats> {
+        match &self.backend {
+            Backend::Memory(_) => None,
+            Backend::Redis(redis) => Some(redis.stats()),
+        }
+    }
+
+    /// How many batches are in work.
+    pub fn in_flight(&self) -> usize {
+        match &self.backend {
+            Backend::Memory(_) => 0,
+            Backend::Redis(redis) => redis.in_flight(),
         }
     }
 }

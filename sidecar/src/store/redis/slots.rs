@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 
 use crc::{CRC_16_XMODEM, Crc};
 
-use super::{Outcome, Refund, Refunded, StoreCheck};
+use super::super::{Outcome, Refund, Refunded, StoreCheck};
 
 const CRC: Crc<u16> = Crc::<u16>::new(&CRC_16_XMODEM);
 
 /// The number of slots of every cluster.
-const SLOTS: u16 = 16_384;
+pub const SLOTS: u16 = 16_384;
 
 /// The slot of a key: the CRC of what stands between the first braces, or of all if that is nothing, as the
 /// [cluster specification](https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/) has it.

@@ -31,6 +31,7 @@ fn examples_in_documents() {
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",
         "docs/filter.md",
+        "docs/redis.md",
         "docs/security.md",
         "docs/sidecar.md",
         "envoy/README.md",

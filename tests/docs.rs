@@ -59,6 +59,22 @@ impl Key {
     }
 }
 
+/// Every fault that docs/redis.md tells of has its test.
+#[test]
+fn the_faults_of_redis_name_tests_that_are_there() {
+    let text = fs::read_to_string(repository().join("docs/redis.md")).unwrap();
+    let names = text.split('`').skip(1).step_by(2).filter(|code| code.contains("::"));
+    let mut count = 0;
+    for name in names {
+        let (module, function) = name.rsplit_once("::").unwrap();
+        let file = repository().join("tests").join(module.replace("::", "/")).with_extension("rs");
+        let source = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(source.contains(&format!("fn {function}(")), "there is no test {name}");
+        count += 1;
+    }
+    assert!(count >= 25, "{count}");
+}
+
 #[test]
 fn the_picture_is_what_the_example_draws() {
     let file = repository().join("docs/algorithms.svg");

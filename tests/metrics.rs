@@ -216,7 +216,7 @@ async fn a_question_that_nobody_waits_for_is_in_flight_and_then_abandoned() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_admin_listener_can_be_off() {
     let redis = Redis::start().await;
-    let mut sidecar = Sidecar::launch_with(redis.port(), &policies(), &json!({"admin": "off"}));
+    let mut sidecar = Sidecar::launch_for(redis.port(), &policies(), &json!({"admin": "off"}));
     let (client, port) = (Client::new(), sidecar.port());
     sidecar.process.until_ready(async || client.is_ready(port, "/readyz").await).await;
     assert_eq!(listening(sidecar.process.pid().as_raw_pid()), [port]);

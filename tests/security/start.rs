@@ -40,7 +40,7 @@ async fn a_file_that_cannot_be_used_is_named() {
     ];
     let mut logs = Vec::new();
     for (more, field, path, problem) in table {
-        let mut sidecar = Sidecar::launch_with(redis.port(), &policies(), &more);
+        let mut sidecar = Sidecar::launch_for(redis.port(), &policies(), &more);
         assert!(!sidecar.process.ended().await.success(), "{more}");
         let log = sidecar.process.log();
         assert!(log.contains(&format!("sluice: {field}: {path}: ")) && log.contains(problem), "{more}: {log}");
@@ -57,7 +57,7 @@ async fn an_address_that_is_taken_is_named_by_its_field() {
     for (more, field) in
         [(json!({"listen": taken}), "`listen`"), (json!({"admin": {"listen": taken}}), "`admin.listen`")]
     {
-        let mut second = Sidecar::launch_with(redis.port(), &policies(), &more);
+        let mut second = Sidecar::launch_for(redis.port(), &policies(), &more);
         assert!(!second.process.ended().await.success());
         let log = second.process.log();
         assert!(log.contains(&format!("cannot listen on {taken}")) && log.contains(field), "{log}");

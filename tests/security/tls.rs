@@ -39,7 +39,7 @@ impl Scene {
         std::fs::write(file("cert"), &certificate.pem).unwrap();
         std::fs::write(file("key"), &certificate.key).unwrap();
         let more = json!({"tls": tls, "store_timeout": "2s"});
-        let mut sidecar = Sidecar::launch_with(redis.port(), &policies(), &more);
+        let mut sidecar = Sidecar::launch_for(redis.port(), &policies(), &more);
         sidecar.until_ready().await;
         Self { redis, sidecar, authority, directory }
     }

@@ -28,7 +28,7 @@ impl Scene {
         let file = directory.path().join("tokens");
         std::fs::write(&file, tokens).unwrap();
         let auth = json!({"auth": {"token_file": file}, "store_timeout": "2s"});
-        let mut sidecar = Sidecar::launch_with(redis.port(), &policies(), &auth);
+        let mut sidecar = Sidecar::launch_for(redis.port(), &policies(), &auth);
         sidecar.until_ready().await;
         Self { redis, sidecar, directory }
     }

@@ -167,7 +167,7 @@ fn allowed(checks: usize) -> Entry {
         unlimited: false,
         shadow: false,
     };
-    Entry::Decided(Decision { allowed: true, checks: vec![verdict; checks] })
+    Entry::Decided(Decision { allowed: true, degraded: false, checks: vec![verdict; checks] })
 }
 
 fn decisions(decisions: Vec<Entry>) -> Vec<u8> {

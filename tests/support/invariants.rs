@@ -7,13 +7,19 @@ const FAILURES: [&str; 4] = ["panicked at", "Function: proxy_", "Uncaught Runtim
 
 /// Every key has a TTL; no VM failed, and none holds a request any more; no secret is in a key or a log.
 pub async fn assert_invariants(redis: &Redis, envoys: &mut [Envoy], logs: &[String], secrets: &[&str]) {
-    let keys = redis.keys();
-    for key in &keys {
-        // -2 is a key that ran out since.
-        let ttl: i64 = redis.command(&["PTTL", key]);
-        assert!(ttl > 0 || ttl == -2, "PTTL of {key} is {ttl}");
+    assert_invariants_of(&[redis], envoys, logs, secrets).await;
+}
+
+/// The same, of several servers.
+pub async fn assert_invariants_of(servers: &[&Redis], envoys: &mut [Envoy], logs: &[String], secrets: &[&str]) {
+    for redis in servers {
+        let keys = redis.keys();
+        for (key, ttl) in keys.iter().zip(redis.ttls_ms(&keys)) {
+            // -2 is a key that ran out since.
+            assert!(ttl > 0 || ttl == -2, "PTTL of {key} is {ttl}");
+        }
+        assert_no_secret("a Redis key", &keys.join("\n"), secrets);
     }
-    assert_no_secret("a Redis key", &keys.join("\n"), secrets);
     for log in logs {
         assert_no_secret("a sidecar's log", log, secrets);
     }

@@ -1,12 +1,13 @@
 //! The sidecar of one test.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Client, Metrics, Port, Process};
+use super::{Answer, Client, Metrics, Port, Process};
 
 /// A running `sluice serve`.
 #[derive(Debug)]
@@ -15,6 +16,7 @@ pub struct Sidecar {
     port: Port,
     admin: Port,
     directory: TempDir,
+    hosts: Option<PathBuf>,
     client: Client,
 }
 
@@ -30,22 +32,48 @@ impl Sidecar {
     /// As [`start`](Self::start), without waiting for it.
     pub fn launch(redis: u16, policies: &Value, store_timeout: Option<&str>) -> Self {
         let timeout = store_timeout.map_or(json!({}), |timeout| json!({"store_timeout": timeout}));
-        Self::launch_with(redis, policies, &timeout)
+        Self::launch_for(redis, policies, &timeout)
     }
 
     /// As [`launch`](Self::launch), with more fields in the configuration.
-    pub fn launch_with(redis: u16, policies: &Value, more: &Value) -> Self {
-        let (port, admin, directory) = (Port::free(), Port::free(), TempDir::new().unwrap());
-        let mut config = json!({
-            "listen": format!("127.0.0.1:{}", port.number()),
-            "admin": {"listen": format!("127.0.0.1:{}", admin.number())},
-            "store": format!("redis://127.0.0.1:{redis}"),
-            "policies": policies,
-        });
+    pub fn launch_for(redis: u16, policies: &Value, more: &Value) -> Self {
+        let mut config = json!({"store": format!("redis://127.0.0.1:{redis}"), "policies": policies});
         config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Self::launch_with(&config)
+    }
+
+    /// With a whole configuration, to which only the listeners are added.
+    pub async fn start_with(config: &Value) -> Self {
+        let mut sidecar = Self::launch_with(config);
+        sidecar.until_ready().await;
+        sidecar
+    }
+
+    /// As [`start_with`](Self::start_with), without waiting for it.
+    pub fn launch_with(config: &Value) -> Self {
+        Self::launch_among(config, None)
+    }
+
+    /// As [`launch_with`](Self::launch_with), in a world whose `/etc/hosts` is another file. What is written to that
+    /// file later, the sidecar sees at its next look. Needs root, or the right to be root in a namespace of one's own.
+    pub fn launch_among(config: &Value, hosts: Option<PathBuf>) -> Self {
+        let (port, admin, directory) = (Port::free(), Port::free(), TempDir::new().unwrap());
+        let mut config = config.clone();
+        let fields = config.as_object_mut().unwrap();
+        let at = |port: &Port| json!(format!("127.0.0.1:{}", port.number()));
+        fields.entry("listen").or_insert_with(|| at(&port));
+        fields.entry("admin").or_insert_with(|| json!({"listen": at(&admin)}));
         // JSON is YAML.
         std::fs::write(directory.path().join("sluice.yaml"), config.to_string()).unwrap();
-        Self { process: run(&directory), port, admin, directory, client: Client::new() }
+        Self { process: run(&directory, hosts.as_deref()), port, admin, directory, hosts, client: Client::new() }
+    }
+
+    /// Starts one that must not start, with this configuration, and returns its log.
+    pub async fn refuses(config: &Value) -> String {
+        let mut sidecar = Self::launch_with(config);
+        let status = sidecar.process.ended().await;
+        assert!(!status.success());
+        sidecar.process.log()
     }
 
     pub fn port(&self) -> u16 {
@@ -76,14 +104,36 @@ impl Sidecar {
     /// Comes back where it was, with the same configuration.
     pub async fn restart(&mut self) {
         self.process.kill();
-        self.process = run(&self.directory);
+        self.process = run(&self.directory, self.hosts.as_deref());
         self.until_ready().await;
+    }
+
+    /// Takes one from a policy's limit for a key.
+    pub async fn take(&self, policy: &str, key: &str) -> Answer {
+        self.client.post(self.port(), &format!("/v1/check/{policy}/{key}"), "").await
+    }
+
+    /// Looks at a policy's limit for a key, without taking anything.
+    pub async fn peek(&self, policy: &str, key: &str) -> Answer {
+        self.client.get(self.port(), &format!("/v1/check/{policy}/{key}"), &[]).await
     }
 
     /// What a policy has left for a key, without taking anything.
     pub async fn remaining(&self, policy: &str, key: &str) -> u64 {
-        let answer = self.client.get(self.port(), &format!("/v1/check/{policy}/{key}"), &[]).await;
-        answer.rate_limit().1
+        self.peek(policy, key).await.rate_limit().1
+    }
+
+    /// What `/readyz` says of the store: its `state`, and a `detail` if that is not `up`.
+    pub async fn store(&self) -> Value {
+        self.client.get(self.port(), "/readyz", &[]).await.json()["store"].clone()
+    }
+
+    /// How much memory it holds now, in KiB, as Linux counts it.
+    pub fn memory_kib(&self) -> u64 {
+        let file = format!("/proc/{}/status", self.process.pid().as_raw_nonzero());
+        let status = std::fs::read_to_string(file).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
     /// Waits until it is ready and its store can be reached. The admin listener is asked: it wants neither a token nor
@@ -105,8 +155,21 @@ impl Sidecar {
     }
 }
 
-fn run(directory: &TempDir) -> Process {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+fn run(directory: &TempDir, hosts: Option<&Path>) -> Process {
+    let program = env!("CARGO_BIN_EXE_sluice");
+    let mut command = if let Some(hosts) = hosts {
+        // The file is mounted where only this process sees it. Each program becomes the next, so that the process id
+        // is the sidecar's in the end.
+        let mut command = Command::new("unshare");
+        if !rustix::process::geteuid().is_root() {
+            command.arg("--map-root-user");
+        }
+        command.args(["--mount", "--", "sh", "-c", r#"mount --bind "$0" /etc/hosts && exec "$@""#]);
+        command.arg(hosts).arg(program);
+        command
+    } else {
+        Command::new(program)
+    };
     command.args(["serve", "--config", "sluice.yaml"]).current_dir(directory);
     Process::start("sluice", &mut command, directory.path().join("sluice.log"))
 }

@@ -181,6 +181,7 @@ mod tests {
             reset_ms: 900,
             retry_after_ms,
             charge: None,
+            lease: None,
             unlimited: false,
             shadow: false,
         }

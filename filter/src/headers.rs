@@ -123,6 +123,7 @@ mod tests {
             reset_ms,
             retry_after_ms: Some(0),
             charge: None,
+            lease: None,
             unlimited: false,
             shadow: false,
         }

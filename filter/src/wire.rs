@@ -16,6 +16,10 @@ pub const MISSING_PART: &str = "%missing";
 pub struct CheckBody {
     /// The batch, decided in order; each request sees the charges of those before it.
     pub requests: Vec<Request>,
+    /// Charges to be given back before that, such as what is left of a lease. They are given back as far as they
+    /// still count; the answer says nothing of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refunds: Vec<Refund>,
 }
 
 /// All checks of one HTTP request: decided all-or-nothing.
@@ -40,6 +44,15 @@ pub struct Check {
     /// How much is taken, 0 to 1,000,000,000. 0 is a peek: nothing is written, the numbers are true.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub cost: u64,
+    /// How much is wanted ahead, on top of the cost: what will likely be used within the policy's lease time. 0 to
+    /// 1,000,000,000; policies without leases grant nothing.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lease: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
@@ -134,6 +147,9 @@ pub struct Verdict {
     /// For `POST /v1/refund`: names what was charged. Only if asked for, and if something was charged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charge: Option<u64>,
+    /// What was taken ahead. Told for every check of a policy with leases, be it nothing: so the filter learns of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease>,
     /// Whether this key has no limit at all; the numbers mean nothing then.
     #[serde(default, skip_serializing_if = "is_false")]
     pub unlimited: bool,
@@ -141,6 +157,17 @@ pub struct Verdict {
     /// told of it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shadow: bool,
+}
+
+/// Tokens taken ahead of use. They are charged already; [`remaining`](Verdict::remaining) is what is left beside them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// How many, 0 if none.
+    pub granted: u64,
+    /// How long they may be spent, from when the answer arrives: never past the end of a fixed window.
+    pub ttl_ms: u64,
+    /// For [`Refund::charge`], to give back what was not spent. 0 if nothing was granted.
+    pub charge: u64,
 }
 
 /// The body of `POST /v1/refund`.
@@ -203,7 +230,7 @@ mod tests {
     fn questions_are_strict() {
         let body = r#"{"requests":[{"checks":[{"policy":"p","key":["a"]},{"policy":"p","key":[],"cost":0}]}]}"#;
         let question: CheckBody = serde_json::from_str(body).unwrap();
-        let wanted = Check { policy: "p".to_owned(), key: vec!["a".to_owned()], cost: 1 };
+        let wanted = Check { policy: "p".to_owned(), key: vec!["a".to_owned()], cost: 1, lease: 0 };
         assert_eq!(question.requests[0].checks[0], wanted);
         assert_eq!(question.requests[0].checks[1].cost, 0);
         assert_eq!(serde_json::to_string(&question).unwrap(), body);

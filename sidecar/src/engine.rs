@@ -158,7 +158,7 @@ impl Engine {
     /// If the store doesn't answer, or if one of them is not as it must be: none is given back then.
     pub async fn refund(&self, refunds: &[wire::Refund]) -> Result<Vec<wire::Refunded>, RefundError> {
         let resolve = |(index, refund): (usize, &wire::Refund)| {
-            let check = Check { policy: refund.policy.clone(), key: refund.key.clone(), cost: refund.cost };
+            let check = Check { policy: refund.policy.clone(), key: refund.key.clone(), cost: refund.cost, lease: 0 };
             let (_, limit) = self.limit(&check).map_err(|problem| RefundError::Refund(index, problem))?;
             // Nothing is ever charged where there is no limit, or one of 0.
             let limit = limit.filter(|limit| limit.rate.count > 0);
@@ -262,6 +262,7 @@ fn verdict(policy: &str, limit: Limit, outcome: Outcome, refundable: bool) -> Ve
         reset_ms: outcome.reset_us.div_ceil(1_000),
         retry_after_ms: outcome.retry_after_us.map(|us| us.div_ceil(1_000)),
         charge: outcome.charge.filter(|_| refundable),
+        lease: None,
         unlimited: false,
         shadow: limit.shadow,
     }
@@ -278,6 +279,7 @@ fn unlimited(policy: &str) -> Verdict {
         reset_ms: 0,
         retry_after_ms: Some(0),
         charge: None,
+        lease: None,
         unlimited: true,
         shadow: false,
     }

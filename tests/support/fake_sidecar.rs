@@ -164,6 +164,7 @@ fn allowed(checks: usize) -> Entry {
         reset_ms: 10,
         retry_after_ms: Some(0),
         charge: None,
+        lease: None,
         unlimited: false,
         shadow: false,
     };

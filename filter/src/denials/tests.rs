@@ -13,7 +13,7 @@ fn denials() -> Denials {
 }
 
 fn check(key: &[&str], cost: u64) -> Check {
-    Check { policy: "p".to_owned(), key: key.iter().map(|part| (*part).to_owned()).collect(), cost }
+    Check { policy: "p".to_owned(), key: key.iter().map(|part| (*part).to_owned()).collect(), cost, lease: 0 }
 }
 
 fn denied(retry_after_ms: Option<u64>) -> Verdict {
@@ -26,6 +26,7 @@ fn denied(retry_after_ms: Option<u64>) -> Verdict {
         reset_ms: 5000,
         retry_after_ms,
         charge: None,
+        lease: None,
         unlimited: false,
         shadow: false,
     }

@@ -216,5 +216,5 @@ pub fn build(spec: &CheckSpec, facts: &Facts<'_>) -> Result<Option<Check>, KeyMi
             }
         }
     }
-    Ok(Some(Check { policy: spec.policy.clone(), key, cost: spec.cost.of(facts) }))
+    Ok(Some(Check { policy: spec.policy.clone(), key, cost: spec.cost.of(facts), lease: 0 }))
 }

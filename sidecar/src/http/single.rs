@@ -73,7 +73,12 @@ fn parse(uri: &Uri) -> Result<Check, ApiError> {
             .map_err(|_| ApiError::BadUrl("the path: a key part is not UTF-8"))
     });
     let policy = segments.next().transpose()?.unwrap_or_default();
-    Ok(Check { policy, key: segments.collect::<Result<_, _>>()?, cost: cost(uri.query().unwrap_or_default())? })
+    Ok(Check {
+        policy,
+        key: segments.collect::<Result<_, _>>()?,
+        cost: cost(uri.query().unwrap_or_default())?,
+        lease: 0,
+    })
 }
 
 fn cost(query: &str) -> Result<u64, ApiError> {
@@ -110,7 +115,7 @@ mod tests {
         ];
         for (uri, policy, key, cost) in table {
             let expected =
-                Check { policy: policy.to_owned(), key: key.iter().map(|s| (*s).to_owned()).collect(), cost };
+                Check { policy: policy.to_owned(), key: key.iter().map(|s| (*s).to_owned()).collect(), cost, lease: 0 };
             assert_eq!(check(uri).unwrap(), expected, "{uri}");
         }
     }

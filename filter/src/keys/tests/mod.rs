@@ -119,6 +119,7 @@ fn parts_keep_their_order_and_checks_their_cost() {
         policy: "p".to_owned(),
         key: vec!["api".to_owned(), "192.0.2.1".to_owned(), "a.example".to_owned()],
         cost: 7,
+        lease: 0,
     };
     assert_eq!(build(&spec, &Facts::read(&host, &plain())), Ok(Some(check)));
     let nothing = CheckSpec { key: vec![], ..spec };

@@ -67,7 +67,7 @@ unit-wasm: setup ## The plugin's unit tests as Wasm, under Node
 	    cargo test -p sluice-filter --lib --target $(NODE_TARGET)
 
 e2e: setup-demo plugin ## End-to-end tests: real Envoy, real Redis
-	cargo test -p sluice --test e2e -- --test-threads=2
+	cargo test -p sluice --test e2e -- --test-threads=3
 
 fuzz: ## Fuzz one of the filter's parsers: make fuzz TARGET=path FUZZ_SECONDS=300
 	mkdir -p fuzz/corpus/$(TARGET)

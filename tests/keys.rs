@@ -105,6 +105,27 @@ async fn digests_hide_api_keys() {
     stack.assert_invariants(&[SECRET, "sk-live", HASH_KEY]).await;
 }
 
+/// The same digests, by a key that Envoy has in its environment and doesn't show.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_key_of_digests_can_be_out_of_sight() {
+    const HASH_KEY: &str = "a very secret hash key";
+    let rules = json!([rule("/header", &json!({"header": "x-api-key", "hash": true}))]);
+    let mut stack = start(rules.clone(), json!({"hash_key": HASH_KEY}), |_| ()).await;
+    assert_eq!(used(&stack, "/header", &[("x-api-key", "sk-live-1")]).await, 1);
+    let hidden = start(rules, json!({"hash_key_env": "SLUICE_HASH_KEY"}), |options| {
+        options.environment = vec![("SLUICE_HASH_KEY".to_owned(), HASH_KEY.to_owned())];
+    })
+    .await;
+    assert_eq!(used(&hidden, "/header", &[("x-api-key", "sk-live-1")]).await, 1);
+    assert_eq!(stack.redis.keys(), hidden.redis.keys());
+    for path in ["/config_dump?include_eds", "/server_info", "/init_dump"] {
+        assert!(!hidden.envoy().admin(path).await.contains(HASH_KEY), "{path}");
+    }
+    assert!(stack.envoy().admin("/config_dump").await.contains(HASH_KEY), "the wrong thing was looked at");
+    stack.envoys.extend(hidden.envoys);
+    stack.assert_invariants(&["sk-live", HASH_KEY]).await;
+}
+
 /// Envoy with `use_remote_address`, as at the edge: it has added its peer to the header before the filter sees it, or
 /// its own address where the peer is on the same machine, as here.
 #[tokio::test(flavor = "multi_thread")]

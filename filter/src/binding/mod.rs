@@ -68,7 +68,7 @@ impl RootContext for Root {
             _ => hostcalls::get_buffer(BufferType::PluginConfiguration, 0, size).ok().flatten(),
         };
         let config = Config::parse(&json.unwrap_or_default()).and_then(|mut config| {
-            config.read_token(|name| std::env::var(name).ok())?;
+            config.read_secrets(|name| std::env::var(name).ok())?;
             Ok(config)
         });
         let config = match config {

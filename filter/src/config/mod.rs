@@ -26,6 +26,7 @@ mod prepare;
 mod reader;
 #[cfg(feature = "schema")]
 pub mod schema;
+mod secrets;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -62,6 +63,11 @@ pub struct Config {
     #[serde(default, deserialize_with = "settings::hash_key")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::hash_key"))]
     pub hash_key: Option<HashKey>,
+    /// The name of an environment variable of the plugin's VM that holds the key of all digests. Takes the place of
+    /// `hash_key`, which Envoy shows to whoever reaches its admin interface.
+    #[serde(default, deserialize_with = "fields::variable")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "schema::variable"))]
+    pub hash_key_env: Option<String>,
     /// What denied clients are told, where their rule says nothing else; without it, a JSON problem.
     #[serde(default, deserialize_with = "answers::denied")]
     #[cfg_attr(feature = "schema", schemars(with = "answers::RawDenied"))]
@@ -105,7 +111,7 @@ pub struct Sidecar {
     #[serde(default, deserialize_with = "fields::variable")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "schema::variable"))]
     pub token_env: Option<String>,
-    /// The token, once [`Config::read_token`] has looked for it.
+    /// The token, once [`Config::read_secrets`] has looked for it.
     #[serde(skip)]
     pub token: Option<Token>,
 }
@@ -142,24 +148,6 @@ impl Config {
         let mut config: Self = reader::read(json)?;
         config.prepare()?;
         Ok(config)
-    }
-
-    /// Takes the token from the environment, if `sidecar.token_env` names a variable.
-    ///
-    /// # Errors
-    /// If there is no such variable, or if it holds no token.
-    pub fn read_token(&mut self, variable: impl FnOnce(&str) -> Option<String>) -> Result<(), ConfigError> {
-        let Some(name) = &self.sidecar.token_env else { return Ok(()) };
-        let token = match variable(name).filter(|text| !text.trim_ascii().is_empty()) {
-            Some(text) => Token::parse(&text).map_err(|error| format!("the variable {name}: {error}")),
-            None => Err(format!(
-                "the variable {name} is missing or empty: Envoy must have it, and the plugin's VM must be given it \
-                 (vm_config.environment_variables.host_env_keys, in Istio vmConfig.env with valueFrom: HOST)"
-            )),
-        };
-        let conflict = |message| ConfigError::Conflict { path: "sidecar.token_env".to_owned(), message };
-        self.sidecar.token = Some(token.map_err(conflict)?);
-        Ok(())
     }
 
     /// Every policy that the rules name, with the path of the field that names it.

@@ -9,14 +9,18 @@ impl Config {
     /// Brings paths into the spelling that requests' paths get, lets key parts inherit, and looks for what is missing
     /// elsewhere.
     pub(super) fn prepare(&mut self) -> Result<(), ConfigError> {
+        if self.hash_key.is_some() && self.hash_key_env.is_some() {
+            let message = "there is a `hash_key` too: leave one of them out".to_owned();
+            return Err(ConfigError::Conflict { path: "hash_key_env".to_owned(), message });
+        }
         for (number, rule) in self.rules.iter_mut().enumerate() {
             respell(&mut rule.matches, self.path, &format!("rules[{number}].match"))?;
             let Effect::Check(checks) = &mut rule.effect else { continue };
             for (check, spec) in checks.iter_mut().enumerate() {
                 for (part, key) in spec.key.iter_mut().enumerate() {
                     let path = || format!("rules[{number}].checks[{check}].key[{part}]");
-                    if key.hash && self.hash_key.is_none() {
-                        let message = "a digest needs a `hash_key`, beside `rules`".to_owned();
+                    if key.hash && self.hash_key.is_none() && self.hash_key_env.is_none() {
+                        let message = "a digest needs a `hash_key_env` or `hash_key`, beside `rules`".to_owned();
                         return Err(ConfigError::Conflict { path: format!("{}.hash", path()), message });
                     }
                     prepare_part(key, self.path, &self.client_ip).map_err(|message| ConfigError::Conflict {

@@ -363,7 +363,7 @@ fn logs_hold_no_keys() {
 fn callouts_show_the_token_and_logs_do_not() {
     let config = br#"{"sidecar":{"cluster":"s","token_env":"T"},"rules":[{"checks":[{"policy":"p","key":[]}]}]}"#;
     let mut config = Config::parse(config).unwrap();
-    config.read_token(|_| Some("a-token-of-24-characters".to_owned())).unwrap();
+    config.read_secrets(|_| Some("a-token-of-24-characters".to_owned())).unwrap();
     let (mut worker, host) = (Worker::new(config), FakeHost::default());
     let slots = sent(&mut worker, &host, 1);
     assert_eq!(host.authorization.borrow().as_deref(), Some("Bearer a-token-of-24-characters"));

@@ -173,6 +173,29 @@ fn what_is_no_state_is_not_read_as_one() {
     }
 }
 
+#[test]
+fn what_has_been_refilled_of_a_charge_is_not_given_back() {
+    let algorithm = Algorithm::TokenBucket { burst: 5 };
+    let limit = Limit { algorithm, rate: Rate { count: 1, period_us: 1_000 }, shadow: false };
+    let take = |state: Option<&State>, now| {
+        let step = decide(state, now, &limit, 1);
+        (step.write.unwrap().0, step.outcome.charge.unwrap())
+    };
+    let (first, charge) = take(None, T0);
+    let (second, _) = take(Some(&first), T0 + 900);
+    // Without the first, 950 us would be missing now.
+    let (state, _) = refund(Some(&second), T0 + 950, &limit, 1, charge).unwrap();
+    let reset_us = decide(Some(&state), T0 + 950, &limit, 0).outcome.reset_us;
+    assert!((950..=1_001).contains(&reset_us), "{reset_us}");
+    // If nothing was taken since, the bucket is full.
+    let (state, _) = refund(Some(&first), T0 + 950, &limit, 1, charge).unwrap();
+    assert_eq!(decide(Some(&state), T0 + 950, &limit, 0).outcome.reset_us, 0);
+    // And all of it comes back while it is still missing.
+    let (second, charge) = take(Some(&first), T0);
+    let (state, _) = refund(Some(&second), T0 + 500, &limit, 1, charge).unwrap();
+    assert_eq!(decide(Some(&state), T0 + 500, &limit, 0).outcome.reset_us, 500);
+}
+
 /// What happens in a run with refunds.
 #[derive(Debug, Clone)]
 enum Event {

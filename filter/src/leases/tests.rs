@@ -51,7 +51,7 @@ impl Bench {
         let mut bench = Self::new(10_000);
         for policy in ["p", "q"] {
             let check = check(policy, "another", 1);
-            bench.learn(&[check.clone()], &mut [verdict(&check, 9, Some(0))], 0, 0);
+            bench.learn(std::slice::from_ref(&check), &mut [verdict(&check, 9, Some(0))], 0, 0);
         }
         bench
     }
@@ -393,7 +393,7 @@ fn absurd_answers_do_no_harm() {
     bench.ask(std::slice::from_ref(&a), 0);
     assert_eq!(bench.spend(std::slice::from_ref(&a), 60_000), None, "a minute at most");
     bench.learn(
-        &[a.clone()],
+        std::slice::from_ref(&a),
         &mut [Verdict { lease: Some(Lease { ttl_ms: 0, ..absurd }), ..verdict(&a, 9, None) }],
         0,
         0,

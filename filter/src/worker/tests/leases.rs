@@ -26,11 +26,11 @@ fn granted(granted: u64) -> Value {
 
 /// The body of the last callout, and its token.
 fn last_call(host: &FakeHost) -> (u32, Value) {
-    let calls = host.take().into_iter().filter_map(|did| match did {
+    let mut calls = host.take().into_iter().filter_map(|did| match did {
         Did::Call { token, body } => Some((token, serde_json::from_str(&body).unwrap())),
         _ => None,
     });
-    calls.last().expect("no callout")
+    calls.next_back().expect("no callout")
 }
 
 /// Sends what waits, and answers it.
@@ -96,7 +96,6 @@ fn a_busy_key_asks_ahead_once_and_is_then_decided_here() {
     assert_eq!(second.borrow().state, State::Resumed(told(4 + 2, 1)));
     host.take();
 
-    let callouts = host.counted(Metric::Callouts);
     assert_eq!(fields(&mut worker, &host, 10), Some(told(5, 1)));
     host.now.set(ms(TTL - 1));
     assert_eq!(fields(&mut worker, &host, 11), Some(told(4, 1)));
@@ -111,8 +110,6 @@ fn a_busy_key_asks_ahead_once_and_is_then_decided_here() {
     worker.tick(&host);
     assert_eq!((host.counted(Metric::Allowed), host.counted(Metric::AllowedLocally)), (allowed + 2, 2));
     assert_eq!(counted(&host), [2, 2, 0, 0]);
-    assert_eq!(host.counted(Metric::Pending), 0, "the last one is gone, and did not wait in vain");
-    let _ = callouts;
 }
 
 #[test]

@@ -50,7 +50,7 @@ lint: setup ## Formatting, clippy natively and for both Wasm targets, luacheck
 	cargo clippy -p sluice-filter --lib --target $(PLUGIN_TARGET) -- -D warnings
 	cargo clippy -p sluice-filter --lib --target $(PLUGIN_TARGET) --features panics-for-tests -- -D warnings
 	cargo clippy -p sluice-filter --all-targets --target $(NODE_TARGET) -- -D warnings
-	for script in decide refund; do \
+	for script in decide lease refund; do \
 	    cargo run --quiet -p sluice -- script $$script | \
 	        luacheck --no-color --std lua51 --read-globals redis KEYS ARGV -- - || exit 1; \
 	done

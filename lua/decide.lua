@@ -9,8 +9,18 @@ for first = 1, #KEYS, 1000 do
   end
 end
 
--- Decides the check whose six arguments start at ARGV[at]. The first result is nil if one of them is out
--- of range, the last says whether the check is a shadow.
+-- How many arguments a check has, and how many integers the reply tells of it.
+local WIDTH, TOLD = LEASES and 8 or 6, LEASES and 6 or 5
+
+-- What is granted ahead of what remains: as much as is wanted, but only a share.
+local function granted(at, remaining)
+  local want, share = tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
+  local most = (remaining * share - remaining * share % 1000000) / 1000000
+  return want < most and want or most
+end
+
+-- Decides the check whose arguments start at ARGV[at]. The first result is nil if one of them is out of
+-- range; the last two say whether the check is a shadow, and what was granted ahead.
 local function evaluate(state, at, is_peek)
   local name, limit, period = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local burst, cost, flags = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
@@ -26,11 +36,27 @@ local function evaluate(state, at, is_peek)
   then
     return nil
   elseif limit == 0 then
-    return false, 0, -1, 0, nil, nil, flags >= 2
+    return false, 0, -1, 0, nil, nil, flags >= 2, 0
   end
+  local align, ahead = flags % 2 == 1, 0
   local allowed, remaining, retry_us, reset_us, new_state, ttl_us =
-    algorithm(state, limit, period, burst, is_peek and 0 or cost, flags % 2 == 1)
-  return allowed, remaining, retry_us, reset_us, new_state, ttl_us, flags >= 2
+    algorithm(state, limit, period, burst, is_peek and 0 or cost, align)
+  if LEASES then
+    local want, share = tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
+    if
+      not (want and share and want >= 0 and want <= MAX_COUNT and share >= 0 and share <= 1000000)
+      or want % 1 + share % 1 > 0
+    then
+      return nil
+    end
+    ahead = allowed and new_state and granted(at, remaining) or 0
+    if ahead > 0 then
+      -- What remains can be taken: this is allowed too.
+      allowed, remaining, retry_us, reset_us, new_state, ttl_us =
+        algorithm(state, limit, period, burst, cost + ahead, align)
+    end
+  end
+  return allowed, remaining, retry_us, reset_us, new_state, ttl_us, flags >= 2, ahead
 end
 
 -- Decide, request by request. `states` is always what the next check is to see.
@@ -38,7 +64,7 @@ local reply, out = { 0, 0, 0, 0, 0 }, 0
 local argument, key_count = 2, 0
 while argument <= #ARGV do
   local n = tonumber(ARGV[argument])
-  if not n or n < 1 or n % 1 ~= 0 or key_count + n > #KEYS or argument + 6 * n > #ARGV then
+  if not n or n < 1 or n % 1 ~= 0 or key_count + n > #KEYS or argument + WIDTH * n > #ARGV then
     return redis.error_reply('SLUICE the numbers of checks, keys and arguments do not fit each other')
   end
 
@@ -47,8 +73,8 @@ while argument <= #ARGV do
   local admitted, undo = true, nil
   for i = 1, n do
     local key = KEYS[key_count + i]
-    local allowed, remaining, retry_us, reset_us, new_state, ttl_us, is_shadow =
-      evaluate(states[key], argument + 6 * i - 5, false)
+    local allowed, remaining, retry_us, reset_us, new_state, ttl_us, is_shadow, ahead =
+      evaluate(states[key], argument + 1 + WIDTH * (i - 1), false)
     if allowed == nil then
       return redis.error_reply('SLUICE check ' .. key_count + i .. ': unknown algorithm, or number out of range')
     end
@@ -64,7 +90,10 @@ while argument <= #ARGV do
     reply[out + 1], reply[out + 2] = allowed and 1 or 0, remaining
     reply[out + 3], reply[out + 4] = retry_us, reset_us
     reply[out + 5] = allowed and new_state and now + reset_us or 0
-    out = out + 5
+    if LEASES then
+      reply[out + 6] = ahead
+    end
+    out = out + TOLD
   end
 
   while undo and not admitted do
@@ -74,14 +103,18 @@ while argument <= #ARGV do
   if n > 1 and not admitted then
     -- The checks that allowed have reported a charge that was not made.
     for i = 1, n do
-      local at = out - 5 * (n - i) - 4
+      local at = out - TOLD * (n - i + 1) + 1
       if reply[at] == 1 then
-        local _, remaining, _, reset_us = evaluate(states[KEYS[key_count + i]], argument + 6 * i - 5, true)
+        local _, remaining, _, reset_us =
+          evaluate(states[KEYS[key_count + i]], argument + 1 + WIDTH * (i - 1), true)
         reply[at + 1], reply[at + 3], reply[at + 4] = remaining, reset_us, 0
+        if LEASES then
+          reply[at + 5] = 0
+        end
       end
     end
   end
-  argument, key_count = argument + 6 * n + 1, key_count + n
+  argument, key_count = argument + WIDTH * n + 1, key_count + n
 end
 if out == 0 or key_count ~= #KEYS then
   return redis.error_reply('SLUICE there are more keys than checks, or no checks at all')

@@ -24,6 +24,7 @@ mod docs;
 mod exactness;
 mod failures;
 mod gateway;
+mod grants;
 mod ground;
 mod hostile;
 mod keys;

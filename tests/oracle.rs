@@ -7,8 +7,8 @@ use proptest::test_runner::{RngSeed, TestCaseError, TestRunner};
 use redis::Connection;
 use sluice::model::{self, State};
 use sluice::policy::{Algorithm, Limit, Rate};
-use sluice::store::script::{self, DECIDE, REFUND};
-use sluice::store::{Outcome, Refund, Refunded, StoreCheck};
+use sluice::store::script::{self, DECIDE, LEASE, REFUND};
+use sluice::store::{Ahead, Outcome, Refund, Refunded, StoreCheck};
 
 use crate::support::Redis;
 
@@ -63,11 +63,16 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
     let limits = (prop::collection::vec(limits(), KEYS.len()), prop::collection::vec(limits(), 4));
     limits.prop_flat_map(|(usual, other)| {
         let costs = prop_oneof![6 => Just(1_u64), 2 => Just(0), 4 => 1..20_u64, 1 => 0..=1_000_000_000_u64];
-        let check =
-            (0..KEYS.len(), prop::option::weighted(0.15, 0..other.len()), costs).prop_map(move |(key, odd, cost)| {
-                let limit = odd.map_or(usual[key], |odd| other[odd]);
-                StoreCheck { key: KEYS[key].to_owned(), limit, cost }
-            });
+        let ahead = prop_oneof![
+            8 => Just(Ahead::default()),
+            1 => (0..30_u64, 0..=1_000_000_u32).prop_map(|(want, share_ppm)| Ahead { want, share_ppm }),
+            1 => Just(Ahead { want: 1_000_000_000, share_ppm: 1_000_000 }),
+        ];
+        let odd = prop::option::weighted(0.15, 0..other.len());
+        let check = (0..KEYS.len(), odd, costs, ahead).prop_map(move |(key, odd, cost, ahead)| {
+            let limit = odd.map_or(usual[key], |odd| other[odd]);
+            StoreCheck { key: KEYS[key].to_owned(), limit, cost, ahead }
+        });
         let requests = prop::collection::vec(prop::collection::vec(check, 1..4), 1..4);
         let steps = prop_oneof![
             4 => Just(0_i64),
@@ -110,7 +115,8 @@ impl Both {
     }
 
     fn decide(&mut self, now_us: u64, requests: &[Vec<StoreCheck>]) -> Result<(), TestCaseError> {
-        let answer = self.run(DECIDE, now_us, &script::decide("", requests));
+        let text = if script::is_leasing(requests) { LEASE } else { DECIDE };
+        let answer = self.run(text, now_us, &script::decide("", requests));
         let answer = answer.map_err(|error| TestCaseError::fail(error.to_string()))?;
         let by_script: Vec<Vec<Outcome>> = script::outcomes(&answer, requests).unwrap();
         let (by_model, changes) = model::decide_requests(requests, now_us, |key| self.states.get(key).cloned());

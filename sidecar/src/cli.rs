@@ -67,6 +67,8 @@ struct InspectArgs {
 enum Script {
     /// Decides requests
     Decide,
+    /// Decides requests, and takes tokens ahead
+    Lease,
     /// Gives charges back
     Refund,
 }
@@ -90,6 +92,7 @@ pub fn run() -> ExitCode {
         Command::Script { script } => {
             let text = match script {
                 Script::Decide => store::script::DECIDE,
+                Script::Lease => store::script::LEASE,
                 Script::Refund => store::script::REFUND,
             };
             print(text)

@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
-use sluice_filter::wire::{self, Check, Decision, Request, Verdict};
+use sluice_filter::wire::{self, Check, Decision, Lease, Request, Verdict};
 
 use crate::config::Limits;
 use crate::keys;
 use crate::metrics::{CheckOutcome, Counters, Metrics, RequestOutcome};
-use crate::policy::{Limit, MAX_COUNT, Policies, Policy};
-use crate::store::{Decided, Outcome, Refund, Refunded, Store, StoreCheck, StoreError};
+use crate::policy::{Algorithm, LeaseTerms, Limit, MAX_COUNT, Policies, Policy};
+use crate::store::{Ahead, Decided, Outcome, Refund, Refunded, Store, StoreCheck, StoreError};
 
 /// Decides requests.
 #[derive(Debug)]
@@ -39,6 +39,9 @@ pub enum CheckProblem {
     /// A cost that is too large.
     #[error("cost: {0} is more than {MAX_COUNT}")]
     Cost(u64),
+    /// More wanted ahead than can be.
+    #[error("lease: {0} is more than {MAX_COUNT}")]
+    Lease(u64),
 }
 
 /// Why a request can't be decided, by field.
@@ -69,9 +72,7 @@ pub enum RefundError {
 /// A request whose policies are resolved: a check without a limit is not asked of the store.
 struct Resolved<'a> {
     refundable: bool,
-    checks: Vec<(&'a Check, Option<Limit>)>,
-    /// Of each check's policy.
-    counters: Vec<&'a Counters<CheckOutcome>>,
+    checks: Vec<(&'a Check, &'a Counted, Option<Limit>)>,
 }
 
 impl Engine {
@@ -147,7 +148,7 @@ impl Engine {
     fn count_undecided(&self, resolved: &[Result<Resolved<'_>, RequestProblem>]) {
         for request in resolved.iter().flatten() {
             self.metrics.count_requests(RequestOutcome::Undecided, 1);
-            request.counters.iter().for_each(|counters| counters.add(CheckOutcome::Undecided, 1));
+            request.checks.iter().for_each(|(_, counted, _)| counted.counters.add(CheckOutcome::Undecided, 1));
         }
     }
 
@@ -162,7 +163,7 @@ impl Engine {
             let (_, limit) = self.limit(&check).map_err(|problem| RefundError::Refund(index, problem))?;
             // Nothing is ever charged where there is no limit, or one of 0.
             let limit = limit.filter(|limit| limit.rate.count > 0);
-            Ok(limit.map(|limit| Refund { check: store_check(&check, limit), charge: refund.charge }))
+            Ok(limit.map(|limit| Refund { check: store_check(&check, None, limit), charge: refund.charge }))
         };
         let resolved: Vec<Option<Refund>> =
             refunds.iter().enumerate().map(resolve).collect::<Result<_, RefundError>>()?;
@@ -189,13 +190,12 @@ impl Engine {
         if count > self.limits.request_checks {
             return Err(RequestProblem::TooManyChecks(count, self.limits.request_checks));
         }
-        let (mut checks, mut counters) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        for (index, check) in request.checks.iter().enumerate() {
+        let resolve = |(index, check): (usize, &'a Check)| {
             let (counted, limit) = self.limit(check).map_err(|problem| RequestProblem::Check(index, problem))?;
-            checks.push((check, limit));
-            counters.push(&counted.counters);
-        }
-        Ok(Resolved { refundable: request.refundable, checks, counters })
+            Ok((check, counted, limit))
+        };
+        let checks = request.checks.iter().enumerate().map(resolve).collect::<Result<_, _>>()?;
+        Ok(Resolved { refundable: request.refundable, checks })
     }
 
     /// A check's policy, and what of it applies: `None` if there is no limit.
@@ -207,6 +207,9 @@ impl Engine {
         if check.cost > MAX_COUNT {
             return Err(CheckProblem::Cost(check.cost));
         }
+        if check.lease > MAX_COUNT {
+            return Err(CheckProblem::Lease(check.lease));
+        }
         match self.policies.get(&check.policy) {
             Some(counted) => Ok((counted, counted.policy.limit_for(&check.key))),
             None => Err(CheckProblem::UnknownPolicy(check.policy.clone())),
@@ -214,19 +217,23 @@ impl Engine {
     }
 }
 
-fn store_check(check: &Check, limit: Limit) -> StoreCheck {
-    StoreCheck { key: keys::state_key(&check.policy, &check.key), limit, cost: check.cost }
+fn store_check(check: &Check, terms: Option<LeaseTerms>, limit: Limit) -> StoreCheck {
+    let ahead = terms
+        .filter(|_| check.lease > 0)
+        .map_or(Ahead::default(), |terms| Ahead { want: check.lease.min(terms.max), share_ppm: terms.share_ppm });
+    StoreCheck { key: keys::state_key(&check.policy, &check.key), limit, cost: check.cost, ahead }
 }
 
 impl Resolved<'_> {
     fn is_limited(&self) -> bool {
-        self.checks.iter().any(|(_, limit)| limit.is_some())
+        self.checks.iter().any(|(_, _, limit)| limit.is_some())
     }
 
     /// What the store is asked: `None` if it is nothing.
     fn question(&self) -> Option<Vec<StoreCheck>> {
-        let limited = self.checks.iter().filter_map(|(check, limit)| Some((check, (*limit)?)));
-        let checks: Vec<_> = limited.map(|(check, limit)| store_check(check, limit)).collect();
+        let limited = self.checks.iter().filter_map(|(check, counted, limit)| Some((check, counted, (*limit)?)));
+        let checks: Vec<_> =
+            limited.map(|(check, counted, limit)| store_check(check, counted.policy.lease, limit)).collect();
         (!checks.is_empty()).then_some(checks)
     }
 
@@ -235,21 +242,35 @@ impl Resolved<'_> {
         let checks = self
             .checks
             .into_iter()
-            .zip(self.counters)
-            .map(|((check, limit), counters)| {
+            .map(|(check, counted, limit)| {
                 let verdict = match limit {
                     None => unlimited(&check.policy),
                     Some(limit) => {
                         let outcome = outcomes.next().ok_or(StoreError::Malformed("fewer outcomes than checks"))?;
-                        verdict(&check.policy, limit, outcome, self.refundable)
+                        let lease = counted.policy.lease.filter(|_| outcome.allowed && !degraded);
+                        Verdict {
+                            lease: lease.map(|terms| lease_of(terms, limit, &outcome)),
+                            ..verdict(&check.policy, limit, outcome, self.refundable)
+                        }
                     }
                 };
-                counters.add(CheckOutcome::of(&verdict, check.cost), 1);
+                counted.counters.add(CheckOutcome::of(&verdict, check.cost), 1);
                 Ok(verdict)
             })
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Decision { allowed: checks.iter().all(|verdict| verdict.allowed || verdict.shadow), degraded, checks })
     }
+}
+
+/// What was granted, and for how long: never past the end of a fixed window, so that windows stay exact.
+fn lease_of(terms: LeaseTerms, limit: Limit, outcome: &Outcome) -> Lease {
+    let ttl_us = match limit.algorithm {
+        Algorithm::FixedWindow { .. } => terms.ttl_us.min(outcome.reset_us),
+        Algorithm::SlidingWindow | Algorithm::TokenBucket { .. } => terms.ttl_us,
+    };
+    let charge = outcome.charge.filter(|_| outcome.granted > 0).unwrap_or(0);
+    // Rounded down: a lease that is too long would not be exact.
+    Lease { granted: outcome.granted, ttl_ms: ttl_us / 1_000, charge }
 }
 
 fn verdict(policy: &str, limit: Limit, outcome: Outcome, refundable: bool) -> Verdict {

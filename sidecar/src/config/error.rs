@@ -72,6 +72,8 @@ pub(super) enum PolicyError {
     BurstWithoutBucket,
     #[error("burst: {0} is out of range, it can be 1 to 1000000000")]
     Burst(u64),
+    #[error("lease: a shadow policy denies nobody, so that there is nothing to take ahead: leave one of them out")]
+    LeaseOfShadow,
     #[error("align: only a fixed_window can be aligned")]
     AlignWithoutWindow,
     #[error(

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::de::{DeserializeOwned, Error as _};
@@ -13,7 +14,7 @@ use super::listeners::{AdminFile, Auth, Tls};
 use super::store::{OnStoreErrorName, StoreFile, share};
 use super::{Config, Limits};
 use crate::policy::{
-    Algorithm, Effect, Limit, MAX_COUNT, MAX_REFILL_US, Override, Overrides, Pattern, Policy, Rate, rate,
+    Algorithm, Effect, LeaseTerms, Limit, MAX_COUNT, MAX_REFILL_US, Override, Overrides, Pattern, Policy, Rate, rate,
 };
 use crate::store::{Share, StoreAddress, StoreSettings};
 
@@ -70,8 +71,21 @@ struct PolicyFields {
     align: bool,
     #[serde(default)]
     shadow: bool,
+    lease: Option<LeaseFields>,
     #[serde(default)]
     overrides: Vec<OverrideFields>,
+}
+
+/// How tokens may be taken ahead.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LeaseFields {
+    #[serde(default = "default_lease_max", deserialize_with = "lease_max")]
+    max: u64,
+    #[serde(default, deserialize_with = "share")]
+    share: Option<Share>,
+    #[serde(default = "default_lease_ttl", deserialize_with = "lease_ttl")]
+    ttl: Duration,
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -108,6 +122,17 @@ fn default_listen() -> SocketAddr {
 
 fn default_store_timeout() -> Duration {
     StoreSettings::DEFAULT_TIMEOUT
+}
+
+/// Ten per cent of what remains: nearly all of a limit can be had, and a lease that is lost is no great loss.
+const DEFAULT_LEASE_SHARE: f64 = 0.1;
+
+fn default_lease_max() -> u64 {
+    100
+}
+
+fn default_lease_ttl() -> Duration {
+    Duration::from_millis(250)
 }
 
 fn default_replicas() -> NonZeroU32 {
@@ -167,12 +192,27 @@ impl TryFrom<PolicyFields> for PolicyFile {
     type Error = PolicyError;
 
     fn try_from(fields: PolicyFields) -> Result<Self, PolicyError> {
-        let PolicyFields { algorithm, rate, burst, align, shadow, overrides } = fields;
+        let PolicyFields { algorithm, rate, burst, align, shadow, lease, overrides } = fields;
         let kind = Kind { algorithm, align, shadow };
         let limit = kind.limit(rate, burst)?;
         let overrides =
             overrides.into_iter().map(|fields| fields.into_override(kind)).collect::<Result<Vec<_>, PolicyError>>()?;
-        Ok(Self(Policy { limit, overrides: Overrides::new(overrides) }))
+        if lease.is_some() && shadow {
+            return Err(PolicyError::LeaseOfShadow);
+        }
+        Ok(Self(Policy { lease: lease.map(LeaseTerms::from), limit, overrides: Overrides::new(overrides) }))
+    }
+}
+
+impl From<LeaseFields> for LeaseTerms {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is above 0 and at most 1")]
+    fn from(fields: LeaseFields) -> Self {
+        let share = fields.share.map_or(DEFAULT_LEASE_SHARE, Share::get);
+        Self {
+            max: fields.max,
+            share_ppm: (share * 1e6).round() as u32,
+            ttl_us: u64::try_from(fields.ttl.as_micros()).unwrap_or(u64::MAX),
+        }
     }
 }
 
@@ -262,9 +302,28 @@ where
 }
 
 fn store_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    duration_within(deserializer, 1_000..=10_000_000, "1ms to 10s, such as 50ms")
+}
+
+fn lease_ttl<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    duration_within(deserializer, 10_000..=60_000_000, "10ms to 1m, such as 250ms")
+}
+
+fn lease_max<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    match u64::deserialize(deserializer)? {
+        max @ 1..=MAX_COUNT => Ok(max),
+        max => Err(D::Error::custom(format_args!("{max} is out of range, it can be 1 to {MAX_COUNT}"))),
+    }
+}
+
+fn duration_within<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    range_us: RangeInclusive<u64>,
+    words: &str,
+) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
     match rate::duration_us(&text) {
-        Ok(us @ 1_000..=10_000_000) => Ok(Duration::from_micros(us)),
-        _ => Err(D::Error::custom(format_args!("{text:?} is not a duration from 1ms to 10s, such as 50ms"))),
+        Ok(us) if range_us.contains(&us) => Ok(Duration::from_micros(us)),
+        _ => Err(D::Error::custom(format_args!("{text:?} is not a duration from {words}"))),
     }
 }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::policy::{Algorithm, Effect, Rate};
+use crate::policy::{Algorithm, Effect, LeaseTerms, Rate};
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
     Config::parse(text, "sluice.yaml")
@@ -159,4 +159,22 @@ fn the_filters_configuration_is_held_against_the_policies() {
         let error = config.check_filter(text, "plugin.yaml").unwrap_err().to_string();
         assert!(error.starts_with(&format!("plugin.yaml: {message}")), "{error}");
     }
+}
+
+#[test]
+fn leases_have_terms() {
+    let terms = |lease: &str| {
+        let text = format!("policies: {{p: {{algorithm: token_bucket, rate: 7/s, lease: {lease}}}}}");
+        parse(&text).map(|config| config.policies["p"].lease)
+    };
+    let lease = |max, share_ppm, ttl_us| Some(LeaseTerms { max, share_ppm, ttl_us });
+    assert_eq!(terms("{}").unwrap(), lease(100, 100_000, 250_000));
+    assert_eq!(terms("{max: 5, share: 0.25, ttl: 1s}").unwrap(), lease(5, 250_000, 1_000_000));
+    assert_eq!(terms("{share: 1}").unwrap(), lease(100, 1_000_000, 250_000));
+    for bad in ["{max: 0}", "{share: 0}", "{share: 1.1}", "{ttl: 9ms}", "{ttl: 2m}", "{tll: 1s}", "5"] {
+        let error = terms(bad).unwrap_err().to_string();
+        assert!(error.contains("policies.p.lease"), "{bad}: {error}");
+    }
+    let shadow = "policies: {p: {algorithm: token_bucket, rate: 7/s, shadow: true, lease: {}}}";
+    assert!(parse(shadow).unwrap_err().to_string().contains("lease: a shadow policy"));
 }

@@ -7,7 +7,8 @@ use axum::body::Body;
 use axum::extract::State;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use sluice_filter::wire::{CheckAnswer, Entry, Request, RequestError};
+use sluice_filter::wire::{CheckAnswer, Entry, Refund, Request, RequestError};
+use tokio::join;
 
 use super::{ApiError, App, body};
 use crate::config::Limits;
@@ -19,15 +20,19 @@ use crate::metrics::RequestOutcome;
 struct Batch<'a> {
     #[serde(borrow)]
     requests: Vec<&'a RawValue>,
+    #[serde(default)]
+    refunds: Vec<Refund>,
 }
 
 pub(super) async fn check(State(app): State<Arc<App>>, body: Body) -> Result<Json<CheckAnswer>, ApiError> {
     let limits = app.engine.limits();
     let bytes = body::read(body, limits).await?;
-    let requests = parse(&bytes, limits)?;
+    let (requests, refunds) = parse(&bytes, limits)?;
     let refused = requests.iter().filter(|request| request.is_err()).count();
     app.engine.metrics().count_requests(RequestOutcome::Refused, refused);
-    let mut decisions = app.engine.decide(requests.iter().flatten()).await?.into_iter();
+    // Side by side: the refunds are on their way first, and nobody waits for them.
+    let ((), decisions) = join!(biased; give_back(&app, &refunds), app.engine.decide(requests.iter().flatten()));
+    let mut decisions = decisions?.into_iter();
 
     let mut entries = Vec::with_capacity(requests.len());
     for (index, request) in requests.into_iter().enumerate() {
@@ -45,15 +50,30 @@ pub(super) async fn check(State(app): State<Arc<App>>, body: Body) -> Result<Jso
     Ok(Json(CheckAnswer { decisions: entries }))
 }
 
-/// The requests of a body, each by itself: what is wrong with one is told in its place.
-fn parse(bytes: &[u8], limits: &Limits) -> Result<Vec<Result<Request, RequestError>>, ApiError> {
+/// Each request, or what is wrong with it.
+type Requests = Vec<Result<Request, RequestError>>;
+
+/// Gives back what is left of leases. Whoever sends it has no use for an answer; `sluice_refunds_total` counts it.
+async fn give_back(app: &App, refunds: &[Refund]) {
+    if !refunds.is_empty()
+        && let Err(error) = app.engine.refund(refunds).await
+    {
+        tracing::debug!(%error, "leases were not given back");
+    }
+}
+
+/// The requests of a body, each by itself: what is wrong with one is told in its place. And what is given back.
+fn parse(bytes: &[u8], limits: &Limits) -> Result<(Requests, Vec<Refund>), ApiError> {
     let batch: Batch<'_> = body::parse(bytes)?;
     let requests: Vec<_> = batch.requests.iter().enumerate().map(|(index, raw)| request(index, raw)).collect();
     let checks: usize = requests.iter().flatten().map(|request| request.checks.len()).sum();
     if checks.max(requests.len()) > limits.batch_checks {
         return Err(ApiError::LargeBatch("requests", checks.max(requests.len()), limits.batch_checks));
     }
-    Ok(requests)
+    if batch.refunds.len() > limits.batch_checks {
+        return Err(ApiError::LargeBatch("refunds", batch.refunds.len(), limits.batch_checks));
+    }
+    Ok((requests, batch.refunds))
 }
 
 fn request(index: usize, raw: &RawValue) -> Result<Request, RequestError> {
@@ -82,7 +102,7 @@ mod tests {
     use super::*;
 
     fn parse(body: &str) -> Result<Vec<Result<Request, RequestError>>, ApiError> {
-        super::parse(body.as_bytes(), &Limits { batch_checks: 3, ..Limits::default() })
+        super::parse(body.as_bytes(), &Limits { batch_checks: 3, ..Limits::default() }).map(|(requests, _)| requests)
     }
 
     #[test]

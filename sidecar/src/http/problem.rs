@@ -90,7 +90,7 @@ impl CheckProblem {
     fn status(&self) -> (StatusCode, &'static str) {
         match self {
             Self::UnknownPolicy(_) => (StatusCode::NOT_FOUND, "unknown policy"),
-            Self::LongKey(..) | Self::Cost(_) => (StatusCode::BAD_REQUEST, "malformed request"),
+            Self::LongKey(..) | Self::Cost(_) | Self::Lease(_) => (StatusCode::BAD_REQUEST, "malformed request"),
         }
     }
 }

@@ -40,6 +40,7 @@ pub(super) fn decide(state: Option<&State>, now_us: u64, rate: Rate, align: bool
             retry_after_us: (cost <= rate.count).then_some(left),
             reset_us: reset(count),
             charge: None,
+            granted: 0,
         };
         return Step { outcome, write: repair.then(|| (window(count), left)) };
     }
@@ -49,6 +50,7 @@ pub(super) fn decide(state: Option<&State>, now_us: u64, rate: Rate, align: bool
         retry_after_us: Some(0),
         reset_us: reset(total),
         charge: None,
+        granted: 0,
     };
     Step { outcome, write: (cost > 0).then(|| (window(total), left)) }
 }

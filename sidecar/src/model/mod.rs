@@ -39,7 +39,8 @@ pub struct Step {
 pub fn decide(state: Option<&State>, now_us: u64, limit: &Limit, cost: u64) -> Step {
     let rate = limit.rate;
     if rate.count == 0 {
-        let outcome = Outcome { allowed: false, remaining: 0, retry_after_us: None, reset_us: 0, charge: None };
+        let outcome =
+            Outcome { allowed: false, remaining: 0, retry_after_us: None, reset_us: 0, charge: None, granted: 0 };
         return Step { outcome, write: None };
     }
     let mut step = match limit.algorithm {

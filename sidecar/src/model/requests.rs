@@ -2,11 +2,28 @@
 
 use std::collections::HashMap;
 
-use super::{State, decide};
+use super::{State, Step, decide, muldiv};
 use crate::store::{Outcome, StoreCheck};
 
 /// What requests changed: per key the last state, and in how many microseconds it means nothing any more.
 pub type Changes = HashMap<String, (State, u64)>;
+
+/// Decides a check, and grants what is wanted ahead: of what remains, at most a share.
+fn decide_ahead(state: Option<&State>, now_us: u64, check: &StoreCheck) -> Step {
+    let step = decide(state, now_us, &check.limit, check.cost);
+    if step.outcome.charge.is_none() {
+        return step;
+    }
+    let (most, _) = muldiv(step.outcome.remaining, u64::from(check.ahead.share_ppm), 1_000_000);
+    match check.ahead.want.min(most) {
+        0 => step,
+        granted => {
+            let mut step = decide(state, now_us, &check.limit, check.cost + granted);
+            step.outcome.granted = granted;
+            step
+        }
+    }
+}
 
 /// Decides requests in order, each all-or-nothing and each seeing the charges of those before it. `stored`
 /// looks a key up.
@@ -25,7 +42,7 @@ pub fn decide_requests(
             for check in request {
                 let before = changes.get(&check.key).cloned();
                 let state = before.as_ref().map(|(state, _)| state.clone()).or_else(|| stored(&check.key));
-                let step = decide(state.as_ref(), now_us, &check.limit, check.cost);
+                let step = decide_ahead(state.as_ref(), now_us, check);
                 admitted &= step.outcome.allowed || check.limit.shadow;
                 if let Some(write) = step.write {
                     if step.outcome.allowed {

@@ -27,6 +27,7 @@ pub(super) fn decide(state: Option<&State>, now_us: u64, rate: Rate, cost: u64) 
             retry_after_us: Some(0),
             reset_us: reset(current + cost),
             charge: None,
+            granted: 0,
         };
         return Step { outcome, write: (cost > 0).then(|| (windows(current + cost), ttl)) };
     }
@@ -46,6 +47,7 @@ pub(super) fn decide(state: Option<&State>, now_us: u64, rate: Rate, cost: u64) 
         retry_after_us,
         reset_us: reset(current),
         charge: None,
+        granted: 0,
     };
     Step { outcome, write: repair.then(|| (windows(current), ttl)) }
 }

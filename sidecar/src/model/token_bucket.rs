@@ -41,7 +41,14 @@ pub(super) fn decide(state: Option<&State>, now_us: u64, rate: Rate, burst: u64,
     let parts = u128::from(missing.0) * u128::from(limit) + u128::from(missing.1);
     let tokens = u64::try_from(parts.div_ceil(u128::from(period))).unwrap_or(burst);
     let reset_us = missing.0 + u64::from(missing.1 > 0);
-    let outcome = Outcome { allowed, remaining: burst.saturating_sub(tokens), retry_after_us, reset_us, charge: None };
+    let outcome = Outcome {
+        allowed,
+        remaining: burst.saturating_sub(tokens),
+        retry_after_us,
+        reset_us,
+        charge: None,
+        granted: 0,
+    };
     let write = (cost > 0 && (allowed || repair)).then(|| {
         (State::TokenBucket { full_at_us: now_us + missing.0, rest: missing.1, limit, period_us: period }, reset_us)
     });

@@ -42,9 +42,22 @@ pub struct Limit {
     pub shadow: bool,
 }
 
+/// How tokens may be taken ahead of use, and spent by a filter without asking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseTerms {
+    /// How many at once.
+    pub max: u64,
+    /// How much of what remains, in millionths.
+    pub share_ppm: u32,
+    /// How long they may be spent, in microseconds.
+    pub ttl_us: u64,
+}
+
 /// A named limit.
 #[derive(Debug, Clone)]
 pub struct Policy {
+    /// Whether tokens of it may be taken ahead.
+    pub lease: Option<LeaseTerms>,
     /// What applies to a key that no override names.
     pub limit: Limit,
     /// Exceptions for single keys.

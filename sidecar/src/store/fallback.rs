@@ -2,7 +2,7 @@
 
 use super::memory::MemoryStore;
 use super::redis::RedisStore;
-use super::{OnStoreError, Outcome, Share, StoreCheck, StoreError, StoreState};
+use super::{Ahead, OnStoreError, Outcome, Share, StoreCheck, StoreError, StoreState};
 use crate::policy::{Algorithm, Limit, MAX_PERIOD_US, Rate};
 
 /// When to ask again, in microseconds, if every limit is treated as used up: the store may be back by then.
@@ -54,7 +54,11 @@ impl Fallback {
             Self::Deny => Ok(each(denied)),
             Self::Allow => Ok(each(allowed)),
             Self::Local(memory, share) => {
-                let shared = |check: &StoreCheck| StoreCheck { limit: part_of(&check.limit, *share), ..check.clone() };
+                let shared = |check: &StoreCheck| StoreCheck {
+                    limit: part_of(&check.limit, *share),
+                    ahead: Ahead::default(),
+                    ..check.clone()
+                };
                 let requests: Vec<Vec<_>> =
                     requests.iter().map(|request| request.iter().map(shared).collect()).collect();
                 let mut outcomes = memory.decide(&requests);
@@ -83,6 +87,7 @@ fn denied(check: &StoreCheck) -> Outcome {
         retry_after_us: (check.cost <= most(&check.limit) && check.limit.rate.count > 0).then_some(RETRY_AFTER_US),
         reset_us: RETRY_AFTER_US,
         charge: None,
+        granted: 0,
     }
 }
 
@@ -90,9 +95,23 @@ fn denied(check: &StoreCheck) -> Outcome {
 fn allowed(check: &StoreCheck) -> Outcome {
     let most = most(&check.limit);
     if check.cost > most || most == 0 {
-        return Outcome { allowed: false, remaining: most, retry_after_us: None, reset_us: 0, charge: None };
+        return Outcome {
+            allowed: false,
+            remaining: most,
+            retry_after_us: None,
+            reset_us: 0,
+            charge: None,
+            granted: 0,
+        };
     }
-    Outcome { allowed: true, remaining: most - check.cost, retry_after_us: Some(0), reset_us: 0, charge: None }
+    Outcome {
+        allowed: true,
+        remaining: most - check.cost,
+        retry_after_us: Some(0),
+        reset_us: 0,
+        charge: None,
+        granted: 0,
+    }
 }
 
 /// A part of a limit. Where the count is too small to be divided, the period is made longer instead.
@@ -146,7 +165,7 @@ mod tests {
     }
 
     fn check(limit: Limit, cost: u64) -> StoreCheck {
-        StoreCheck { key: "k".to_owned(), limit, cost }
+        StoreCheck { key: "k".to_owned(), limit, cost, ahead: Ahead::default() }
     }
 
     const WINDOW: Algorithm = Algorithm::FixedWindow { align: false };

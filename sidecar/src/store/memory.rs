@@ -101,6 +101,7 @@ impl States {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Ahead;
     use super::*;
     use crate::policy::{Algorithm, Limit, Rate};
 
@@ -110,6 +111,7 @@ mod tests {
             key,
             limit: Limit { algorithm: Algorithm::FixedWindow { align: false }, rate, shadow: false },
             cost: 1,
+            ahead: Ahead::default(),
         }]
     }
 

@@ -34,6 +34,17 @@ pub struct StoreCheck {
     pub limit: Limit,
     /// What is to be taken; 0 is a peek.
     pub cost: u64,
+    /// What is wanted ahead.
+    pub ahead: Ahead,
+}
+
+/// Tokens wanted ahead of use, on top of a cost. By default none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ahead {
+    /// How many at most, 0 to [`MAX_COUNT`](crate::policy::MAX_COUNT).
+    pub want: u64,
+    /// How much of what remains may be granted, in millionths.
+    pub share_ppm: u32,
 }
 
 /// What a store says of one check.
@@ -49,6 +60,8 @@ pub struct Outcome {
     pub reset_us: u64,
     /// What was charged, if anything was: the time until which it counts, in microseconds since the epoch.
     pub charge: Option<u64>,
+    /// What was granted ahead, and charged with the cost.
+    pub granted: u64,
 }
 
 /// A charge to be given back.

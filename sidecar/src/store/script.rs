@@ -8,9 +8,10 @@ use crate::policy::{Algorithm, Limit};
 
 // Redis knows no `require`: the parts are put together here.
 macro_rules! script {
-    ($head:literal, $main:literal) => {
+    ($head:literal, $constants:literal, $main:literal) => {
         concat!(
             include_str!(concat!("../../../lua/", $head)),
+            $constants,
             include_str!("../../../lua/prelude.lua"),
             include_str!("../../../lua/used.lua"),
             include_str!("../../../lua/fixed_window.lua"),
@@ -22,23 +23,32 @@ macro_rules! script {
 }
 
 /// Decides requests.
-pub const DECIDE: &str = script!("decide.head.lua", "decide.lua");
+pub const DECIDE: &str = script!("decide.head.lua", "local LEASES = false\n", "decide.lua");
+
+/// Decides requests of which some want tokens ahead. A text of its own, so that the others don't pay for it.
+pub const LEASE: &str = script!("lease.head.lua", "local LEASES = true\n", "decide.lua");
 
 /// Gives charges back.
-pub const REFUND: &str = script!("refund.head.lua", "refund.lua");
+pub const REFUND: &str = script!("refund.head.lua", "", "refund.lua");
 
 const FLAG_ALIGN: u8 = 1;
 const FLAG_SHADOW: u8 = 2;
 
-/// Integers per check in the answer of [`DECIDE`].
+/// Integers per check in the answer of [`DECIDE`]; that of [`LEASE`] has one more.
 const OUTCOME_LENGTH: usize = 5;
 
 /// Integers per refund in the answer of [`REFUND`].
 const REFUNDED_LENGTH: usize = 3;
 
-/// The command that has [`DECIDE`] decide these requests by the server's clock.
+/// Whether a check of these requests wants tokens ahead: then it is [`LEASE`] that has to decide them.
+pub fn is_leasing(requests: &[Vec<StoreCheck>]) -> bool {
+    requests.iter().flatten().any(|check| check.ahead.want > 0)
+}
+
+/// The command that has [`DECIDE`] or [`LEASE`] decide these requests by the server's clock.
 pub fn decide(sha1: &str, requests: &[Vec<StoreCheck>]) -> Cmd {
     let mut command = evalsha(sha1, requests.iter().flatten().map(|check| check.key.as_str()));
+    let is_leasing = is_leasing(requests);
     for request in requests {
         command.arg(request.len());
         for check in request {
@@ -46,6 +56,9 @@ pub fn decide(sha1: &str, requests: &[Vec<StoreCheck>]) -> Cmd {
             let flags = u8::from(align) * FLAG_ALIGN + u8::from(check.limit.shadow) * FLAG_SHADOW;
             push_numbers(&mut command, &check.limit, check.cost);
             command.arg(flags);
+            if is_leasing {
+                command.arg(check.ahead.want).arg(check.ahead.share_ppm);
+            }
         }
     }
     command
@@ -81,14 +94,15 @@ fn push_numbers(command: &mut Cmd, limit: &Limit, cost: u64) {
     command.arg(name).arg(limit.rate.count).arg(limit.rate.period_us).arg(burst).arg(cost);
 }
 
-/// What [`DECIDE`] answered.
+/// What [`DECIDE`] or [`LEASE`] answered.
 ///
 /// # Errors
 ///
 /// If it is not an answer to these requests.
 pub fn outcomes(answer: &Value, requests: &[Vec<StoreCheck>]) -> Result<Vec<Vec<Outcome>>, StoreError> {
     let count = requests.iter().map(Vec::len).sum();
-    let mut outcomes = chunks(answer, OUTCOME_LENGTH, count)?.map(outcome);
+    let length = OUTCOME_LENGTH + usize::from(is_leasing(requests));
+    let mut outcomes = chunks(answer, length, count)?.map(outcome);
     let missing = || Err(StoreError::Malformed("fewer outcomes than checks"));
     requests.iter().map(|request| request.iter().map(|_| outcomes.next().unwrap_or_else(missing)).collect()).collect()
 }
@@ -120,6 +134,12 @@ fn chunks(answer: &Value, length: usize, count: usize) -> Result<std::slice::Chu
 }
 
 fn outcome(integers: &[Value]) -> Result<Outcome, StoreError> {
+    let malformed = StoreError::Malformed("not five or six integers");
+    let (integers, granted) = match integers.split_at_checked(OUTCOME_LENGTH) {
+        Some((integers, [])) => (integers, 0),
+        Some((integers, [Value::Int(granted)])) => (integers, natural(*granted)?),
+        _ => return Err(malformed),
+    };
     match integers {
         [
             Value::Int(allowed @ (0 | 1)),
@@ -139,8 +159,9 @@ fn outcome(integers: &[Value]) -> Result<Outcome, StoreError> {
                 0 => None,
                 charge => Some(natural(*charge)?),
             },
+            granted,
         }),
-        _ => Err(StoreError::Malformed("not five integers")),
+        _ => Err(malformed),
     }
 }
 
@@ -150,12 +171,18 @@ fn natural(integer: i64) -> Result<u64, StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Ahead;
     use super::*;
     use crate::policy::Rate;
 
     fn check(algorithm: Algorithm, key: &str) -> StoreCheck {
         let rate = Rate { count: 5, period_us: 1_000_000 };
-        StoreCheck { key: key.to_owned(), limit: Limit { algorithm, rate, shadow: key == "b" }, cost: 2 }
+        StoreCheck {
+            key: key.to_owned(),
+            limit: Limit { algorithm, rate, shadow: key == "b" },
+            cost: 2,
+            ahead: Ahead::default(),
+        }
     }
 
     fn requests() -> Vec<Vec<StoreCheck>> {
@@ -195,7 +222,8 @@ mod tests {
         let good = [1, 3, 0, 10, 99, 0, 0, -1, 20, 0, 1, 4, 0, 30, 0];
         let decided = outcomes(&ints(&good), &requests()).unwrap();
         assert_eq!(decided.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
-        let outcome = Outcome { allowed: false, remaining: 0, retry_after_us: None, reset_us: 20, charge: None };
+        let outcome =
+            Outcome { allowed: false, remaining: 0, retry_after_us: None, reset_us: 20, charge: None, granted: 0 };
         assert_eq!(decided[0][1], outcome);
         assert_eq!(decided[0][0].charge, Some(99));
         let changed = |at: usize, to: i64| {

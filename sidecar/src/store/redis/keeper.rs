@@ -10,7 +10,7 @@ use redis::{Cmd, RedisError, ServerErrorKind, Value};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::super::address::Endpoint;
-use super::super::{StoreCheck, StoreState, script};
+use super::super::{Ahead, StoreCheck, StoreState, script};
 use super::dial::{Connection, DialError};
 use super::greet::{ServerProblem, greet};
 use super::link::{Inner, Line, ON_THE_WAY, is_kind};
@@ -202,7 +202,7 @@ impl Inner {
         };
         let rate = Rate { count: 1_000_000, period_us: 1_000 };
         let limit = Limit { algorithm: Algorithm::FixedWindow { align: false }, rate, shadow: false };
-        let command = script::decide(&DECIDE.sha1, &[vec![StoreCheck { key, limit, cost }]]);
+        let command = script::decide(&DECIDE.sha1, &[vec![StoreCheck { key, limit, cost, ahead: Ahead::default() }]]);
         let mut answer = send(connection, &command).await;
         if answer.as_ref().is_err_and(|error| is_kind(error, ServerErrorKind::NoScript)) {
             for script in [&*DECIDE, &*REFUND] {

@@ -28,7 +28,7 @@ use self::cluster::Cluster;
 use self::dial::{Dialer, Login, Password};
 use self::link::{Link, Mode};
 use self::origin::{Origin, Sentinels};
-use self::scripts::{DECIDE, REFUND};
+use self::scripts::{DECIDE, LEASE, REFUND};
 use super::address::{RedisAddress, Servers};
 use super::settings::StoreSettings;
 use super::stats::Stats;
@@ -216,8 +216,9 @@ impl RedisStore {
         deadline: Instant,
     ) -> Result<Vec<Vec<Outcome>>, StoreError> {
         let key = requests.iter().flatten().next().map_or("", |check| check.key.as_str());
-        let command = script::decide(&DECIDE.sha1, requests);
-        let answer = self.run(&DECIDE, key, command, deadline).await?;
+        let script = if script::is_leasing(requests) { &LEASE } else { &DECIDE };
+        let command = script::decide(&script.sha1, requests);
+        let answer = self.run(script, key, command, deadline).await?;
         self.read(script::outcomes(&answer, requests))
     }
 

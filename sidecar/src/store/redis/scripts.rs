@@ -18,6 +18,9 @@ pub struct Kept {
 /// Decides requests.
 pub static DECIDE: LazyLock<Kept> = LazyLock::new(|| Kept::new(script::DECIDE));
 
+/// Decides requests of which some want tokens ahead.
+pub static LEASE: LazyLock<Kept> = LazyLock::new(|| Kept::new(script::LEASE));
+
 /// Gives charges back.
 pub static REFUND: LazyLock<Kept> = LazyLock::new(|| Kept::new(script::REFUND));
 

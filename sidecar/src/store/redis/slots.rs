@@ -96,9 +96,12 @@ impl Joined {
                 continue;
             }
             for (c, (check, outcome)) in request.iter().zip(outcomes).enumerate() {
-                if let Some(charge) = outcome.and_then(|outcome| outcome.charge) {
-                    let refund = Refund { check: check.clone(), charge };
-                    owed.entry(slot(&check.key)).or_default().push(Owed { refund, place: (r, c) });
+                if let Some(Outcome { charge: Some(charge), granted, .. }) = outcome {
+                    // What was granted ahead was charged with the cost.
+                    let check = StoreCheck { cost: check.cost + granted, ..check.clone() };
+                    let slot = slot(&check.key);
+                    let refund = Refund { check, charge: *charge };
+                    owed.entry(slot).or_default().push(Owed { refund, place: (r, c) });
                 }
             }
         }
@@ -110,7 +113,7 @@ impl Joined {
         for (Owed { place, .. }, refunded) in owed.iter().zip(refunded) {
             if let Some(Some(outcome)) = self.at(*place) {
                 (outcome.remaining, outcome.reset_us) = (refunded.remaining, refunded.reset_us);
-                outcome.charge = None;
+                (outcome.charge, outcome.granted) = (None, 0);
             }
         }
     }
@@ -127,6 +130,7 @@ impl Joined {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::Ahead;
     use super::*;
     use crate::policy::{Algorithm, Limit, Rate};
 
@@ -149,11 +153,16 @@ mod tests {
 
     fn check(key: &str, shadow: bool) -> StoreCheck {
         let rate = Rate { count: 1, period_us: 1_000 };
-        StoreCheck { key: key.to_owned(), limit: Limit { algorithm: Algorithm::SlidingWindow, rate, shadow }, cost: 1 }
+        StoreCheck {
+            key: key.to_owned(),
+            limit: Limit { algorithm: Algorithm::SlidingWindow, rate, shadow },
+            cost: 1,
+            ahead: Ahead::default(),
+        }
     }
 
     fn outcome(allowed: bool, charge: Option<u64>) -> Outcome {
-        Outcome { allowed, remaining: 5, retry_after_us: Some(0), reset_us: 9, charge }
+        Outcome { allowed, remaining: 5, retry_after_us: Some(0), reset_us: 9, charge, granted: 0 }
     }
 
     #[test]

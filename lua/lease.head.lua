@@ -1,0 +1,11 @@
+-- Sluice: decide rate limits, atomically, and take some ahead of use.
+--
+-- As decide.lua, of which it is made, with two more arguments after the flags of each check
+--   want   0 to 1e9: how much is wanted ahead, on top of the cost
+--   share  0 to 1e6, in millionths: how much of what remains may be granted
+-- and a sixth integer in the reply
+--   ahead  how much was granted and charged with the cost, 0 if the check or its request was denied
+--
+-- What is granted counts from now on, like the cost; `charge` stands for both, and refund.lua gives back
+-- what was not spent. Near the end of a limit, a share of what remains is nothing, and every request is
+-- decided by itself.

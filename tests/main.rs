@@ -28,6 +28,7 @@ mod grants;
 mod ground;
 mod hostile;
 mod keys;
+mod leases;
 mod limits;
 mod metrics;
 mod oracle;

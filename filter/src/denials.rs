@@ -4,10 +4,10 @@
 //! as told is asked about.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt::Write;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::name;
 use crate::wire::{Check, Verdict};
 
 #[cfg(test)]
@@ -76,7 +76,7 @@ impl Denials {
             return;
         }
         let denial = Denial { cost: check.cost, arrived: now, until: now + age, verdict: verdict.clone() };
-        write_name(&mut self.name, check);
+        name::write(&mut self.name, check);
         if let Some(old) = self.known.get_mut(self.name.as_str()) {
             // That of a smaller cost says more.
             if old.until <= now || denial.cost <= old.cost {
@@ -99,7 +99,7 @@ impl Denials {
 
     /// The verdict of a denial that this check would repeat, its times as they are `now`.
     pub fn find(&mut self, check: &Check, now: Duration) -> Option<Verdict> {
-        write_name(&mut self.name, check);
+        name::write(&mut self.name, check);
         let denial = self.known.get(self.name.as_str())?;
         if now >= denial.until || check.cost < denial.cost {
             return None;
@@ -117,13 +117,5 @@ impl Denials {
         verdict.retry_after_ms = told.map(left);
         verdict.reset_ms = left(verdict.reset_ms);
         Some(verdict)
-    }
-}
-
-/// A name that no other policy and key have: each part stands behind its length.
-fn write_name(name: &mut String, check: &Check) {
-    name.clear();
-    for part in std::iter::once(&check.policy).chain(&check.key) {
-        let _ = write!(name, "{}:{part}", part.len()); // a String takes everything
     }
 }

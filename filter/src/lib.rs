@@ -28,6 +28,8 @@ pub mod keys;
 
 pub mod spoofed;
 
+pub mod leases;
+
 pub mod denials;
 
 pub mod batch;
@@ -47,6 +49,8 @@ pub mod throttle;
 pub mod token;
 
 mod line;
+
+mod name;
 
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

@@ -11,6 +11,16 @@ pub enum Metric {
     Denied,
     /// Those of them that were denied from memory, without asking the sidecar.
     DeniedLocally,
+    /// Requests allowed by what was leased, without asking the sidecar. They are in `Allowed` too.
+    AllowedLocally,
+    /// Tokens that were charged ahead of use.
+    Leased,
+    /// Those of them that requests took.
+    LeaseSpent,
+    /// Those of them that nobody took in time.
+    LeaseExpired,
+    /// Those of the expired ones that a callout gave back.
+    LeaseRefunded,
     /// Requests that the sidecar decided without its store, whatever the decision.
     Degraded,
     /// Requests that could not be decided and were let through.
@@ -29,10 +39,15 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 15] = [
         Self::Allowed,
         Self::Denied,
         Self::DeniedLocally,
+        Self::AllowedLocally,
+        Self::Leased,
+        Self::LeaseSpent,
+        Self::LeaseExpired,
+        Self::LeaseRefunded,
         Self::Degraded,
         Self::FailedOpen,
         Self::FailedClosed,
@@ -48,6 +63,11 @@ impl Metric {
             Self::Allowed => "sluice_allowed",
             Self::Denied => "sluice_denied",
             Self::DeniedLocally => "sluice_denied_locally",
+            Self::AllowedLocally => "sluice_allowed_locally",
+            Self::Leased => "sluice_leased",
+            Self::LeaseSpent => "sluice_lease_spent",
+            Self::LeaseExpired => "sluice_lease_expired",
+            Self::LeaseRefunded => "sluice_lease_refunded",
             Self::Degraded => "sluice_degraded",
             Self::FailedOpen => "sluice_failed_open",
             Self::FailedClosed => "sluice_failed_closed",
@@ -72,7 +92,7 @@ impl Tally {
     /// Notes an increment.
     pub fn add(&mut self, metric: Metric, by: i64) {
         if let Some(sum) = self.0.get_mut(metric as usize) {
-            *sum += by;
+            *sum = sum.saturating_add(by);
         }
     }
 

@@ -73,6 +73,8 @@ pub struct Member {
     slot: Weak<RefCell<Slot>>,
     /// How many checks it has.
     pub checks: usize,
+    /// The checks, if one of them asks for tokens ahead: they are leased even if the request is gone by then.
+    pub asks: Option<Box<[wire::Check]>>,
     deadline: Duration,
 }
 
@@ -90,9 +92,28 @@ pub struct Parcel {
     pub body: String,
     /// Its requests, in the body's order.
     pub members: Vec<Member>,
+    /// When its time is up.
+    pub deadline: Duration,
 }
 
 impl Parcel {
+    fn new(deadline: Duration) -> Self {
+        Self { body: HEAD.to_owned(), members: Vec::new(), deadline }
+    }
+
+    /// One without requests, for what is to be [given back](Self::give_back).
+    pub fn empty(deadline: Duration) -> Self {
+        let mut parcel = Self::new(deadline);
+        parcel.body.push_str(TAIL);
+        parcel
+    }
+
+    /// Adds what is given back, a JSON array.
+    pub fn give_back(&mut self, refunds: &str) {
+        self.body.pop();
+        self.body.extend([",\"refunds\":", refunds, "}"]);
+    }
+
     /// How many checks it has.
     pub fn checks(&self) -> usize {
         self.members.iter().map(|member| member.checks).sum()
@@ -114,7 +135,16 @@ pub struct Batch {
     waiting: Vec<Waiting>,
     /// The deadline of those that joined in this turn of the event loop.
     deadline: Duration,
-    in_flight: BTreeMap<u32, Vec<Member>>,
+    in_flight: BTreeMap<u32, Sent>,
+}
+
+/// A callout on its way.
+#[derive(Debug)]
+pub struct Sent {
+    /// Its requests, in order.
+    pub members: Vec<Member>,
+    /// When its time is up.
+    pub deadline: Duration,
 }
 
 impl Batch {
@@ -143,7 +173,8 @@ impl Batch {
         if self.waiting.is_empty() {
             self.deadline = deadline();
         }
-        let member = Member { slot: Rc::downgrade(slot), checks: request.checks.len(), deadline: self.deadline };
+        let asks = request.checks.iter().any(|check| check.lease > 0).then(|| request.checks.as_slice().into());
+        let member = Member { slot: Rc::downgrade(slot), checks: request.checks.len(), asks, deadline: self.deadline };
         self.waiting.push(Waiting { member, json });
         Ok(())
     }
@@ -163,10 +194,10 @@ impl Batch {
             let (mut parcel, checks) = match open.take() {
                 Some(full) if !fits(&full) => {
                     parcels.push(full.0);
-                    (Parcel { body: HEAD.to_owned(), members: Vec::new() }, 0)
+                    (Parcel::new(self.deadline), 0)
                 }
                 Some(open) => open,
-                None => (Parcel { body: HEAD.to_owned(), members: Vec::new() }, 0),
+                None => (Parcel::new(self.deadline), 0),
             };
             if !parcel.members.is_empty() {
                 parcel.body.push(',');
@@ -184,12 +215,12 @@ impl Batch {
     }
 
     /// Notes that a callout is on its way for these requests.
-    pub fn sent(&mut self, token: u32, members: Vec<Member>) {
-        self.in_flight.insert(token, members);
+    pub fn sent(&mut self, token: u32, sent: Sent) {
+        self.in_flight.insert(token, sent);
     }
 
-    /// Takes the requests of an answered callout. `None` if nobody waits for it any more.
-    pub fn take_sent(&mut self, token: u32) -> Option<Vec<Member>> {
+    /// Takes an answered callout. `None` if nobody waits for it any more.
+    pub fn take_sent(&mut self, token: u32) -> Option<Sent> {
         self.in_flight.remove(&token)
     }
 
@@ -202,10 +233,8 @@ impl Batch {
             .extend(self.waiting.extract_if(.., |waiting| is_late(&waiting.member)).map(|waiting| waiting.member));
         // A callout's requests stay together, in order: its answer has an entry for each of them. They
         // joined in the same turn, so that their deadlines are the same.
-        let late: Vec<u32> =
-            self.in_flight.iter().filter(|(_, members)| members.iter().all(is_late)).map(|(token, _)| *token).collect();
-        for token in late {
-            expired.members.extend(self.in_flight.remove(&token).unwrap_or_default());
+        for (_, sent) in self.in_flight.extract_if(.., |_, sent| sent.deadline <= now) {
+            expired.members.extend(sent.members);
             expired.callouts += 1;
         }
         expired

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::{Asked, Batch, MAX_BYTES, MAX_CHECKS, Slot, SlotRef, State};
+use super::{Asked, Batch, MAX_BYTES, MAX_CHECKS, Sent, Slot, SlotRef, State};
 use crate::wire::{Check, CheckBody, Request};
 
 fn slot(context: u32) -> SlotRef {
@@ -110,7 +110,7 @@ fn deadlines_hold_before_and_after_sending() {
     let (sent, waiting) = (slot(1), slot(2));
     join(&mut batch, &sent, &request(1, "a"), 50);
     let parcel = batch.take_waiting().remove(0);
-    batch.sent(7, parcel.members);
+    batch.sent(7, Sent { members: parcel.members, deadline: parcel.deadline });
     join(&mut batch, &waiting, &request(1, "b"), 60);
 
     let expired = batch.expire(ms(49));
@@ -130,6 +130,6 @@ fn a_turn_has_one_deadline() {
     join(&mut batch, &slots[0], &request(1, "a"), 50);
     batch.join(&slots[1], &request(1, "a"), || panic!("the clock is read once per turn")).unwrap();
     let parcel = batch.take_waiting().remove(0);
-    batch.sent(1, parcel.members);
+    batch.sent(1, Sent { members: parcel.members, deadline: parcel.deadline });
     assert_eq!(batch.expire(ms(50)).members.len(), 2);
 }

@@ -10,7 +10,7 @@ use proxy_wasm::types::{Action, BufferType, ContextType, LogLevel};
 use self::envoy::Envoy;
 use crate::batch::{SlotRef, State};
 use crate::config::Config;
-use crate::headers;
+use crate::headers::{self, Field};
 use crate::host::Host;
 use crate::worker::{Start, Worker};
 
@@ -59,6 +59,11 @@ impl Context for Root {
         let answer = envoy::call_answer(headers, body);
         self.with_worker(|worker, host| worker.answered(host, token, answer));
     }
+
+    fn on_done(&mut self) -> bool {
+        self.with_worker(|worker, host| worker.stop(host));
+        true
+    }
 }
 
 impl RootContext for Root {
@@ -105,7 +110,7 @@ impl RootContext for Root {
     }
 
     fn create_http_context(&self, id: u32) -> Option<Box<dyn HttpContext>> {
-        Some(Box::new(Http { id, shared: self.shared.clone(), slot: None }))
+        Some(Box::new(Http { id, shared: self.shared.clone(), slot: None, fields: Vec::new() }))
     }
 }
 
@@ -113,6 +118,8 @@ struct Http {
     id: u32,
     shared: Option<Rc<Shared>>,
     slot: Option<SlotRef>,
+    /// What the response gets of a request that never waited.
+    fields: Vec<Field>,
 }
 
 impl Http {
@@ -140,6 +147,10 @@ impl HttpContext for Http {
         let Ok(mut worker) = shared.worker.try_borrow_mut() else { return Action::Continue };
         match worker.request(&shared.host, self.id) {
             Start::Pass => Action::Continue,
+            Start::Go(fields) => {
+                self.fields = fields;
+                Action::Continue
+            }
             Start::Stop => Action::Pause,
             Start::Wait(slot) => {
                 self.slot = Some(slot);
@@ -149,10 +160,10 @@ impl HttpContext for Http {
     }
 
     fn on_http_response_headers(&mut self, _headers: usize, _end_of_stream: bool) -> Action {
-        let (Some(slot), Some(shared)) = (&self.slot, &self.shared) else { return Action::Continue };
-        let mut fields = Vec::new();
+        let Some(shared) = &self.shared else { return Action::Continue };
+        let mut fields = std::mem::take(&mut self.fields);
         let mut waits = false;
-        if let Ok(mut slot) = slot.try_borrow_mut() {
+        if let Some(Ok(mut slot)) = self.slot.as_ref().map(|slot| slot.try_borrow_mut()) {
             match &mut slot.state {
                 // Somebody else, such as a timeout of Envoy's, answers the request.
                 State::Waiting => waits = true,

@@ -1,4 +1,4 @@
-//! The fields about what clients and upstreams are told: `denied`, `cors_preflight`, `denial_cache`.
+//! The fields about what clients and upstreams are told: `denied`, `cors_preflight`, `denial_cache`, `leases`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,16 +6,18 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::de::{Error, Unexpected, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::fields::{duration, from_text, is_printable, is_token, text, whole};
 use crate::denials::Limits;
 use crate::denied::{Denied, Template};
+use crate::leases;
 
 /// The longest a denial may be repeated without asking.
 const MAX_AGE: Duration = Duration::from_mins(1);
-/// How many denials may be kept.
+/// How many denials may be kept, and how many keys watched for leases.
 const ENTRIES: RangeInclusive<u64> = 1..=1_000_000;
 
 /// Names that are no free choice: HTTP's own, and those of every denial.
@@ -101,6 +103,50 @@ fn max_age<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Er
 
 fn entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     whole(deserializer, ENTRIES)
+}
+
+pub(super) fn default_leases() -> leases::Limits {
+    leases::Limits { entries: default_entries() }
+}
+
+/// How tokens are kept that the sidecar grants ahead of use.
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Leases"))]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawLeases {
+    /// How many keys each worker watches, 1 to 1,000,000.
+    #[serde(default = "default_entries", deserialize_with = "entries")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "super::schema::whole::<1, 1_000_000>"))]
+    entries: usize,
+}
+
+/// An object, or `off`, which YAML 1.1 takes for `false`.
+pub(super) fn leases<'de, D: Deserializer<'de>>(deserializer: D) -> Result<leases::Limits, D::Error> {
+    struct Either;
+
+    impl<'de> Visitor<'de> for Either {
+        type Value = leases::Limits;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("{\"entries\": number} or \"off\"")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+            if text == "off" { self.visit_bool(false) } else { Err(E::invalid_value(Unexpected::Str(text), &self)) }
+        }
+
+        fn visit_bool<E: Error>(self, on: bool) -> Result<Self::Value, E> {
+            if on { Err(E::invalid_value(Unexpected::Bool(on), &self)) } else { Ok(leases::Limits { entries: 0 }) }
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+            let RawLeases { entries } = RawLeases::deserialize(MapAccessDeserializer::new(map))?;
+            Ok(leases::Limits { entries })
+        }
+    }
+
+    deserializer.deserialize_any(Either)
 }
 
 /// What denied clients are told.

@@ -13,6 +13,7 @@ use crate::denials::Limits;
 use crate::denied::Denied;
 use crate::headers::Dialect;
 use crate::keys::{CheckSpec, HashKey};
+use crate::leases;
 use crate::path::PathSettings;
 use crate::rules::{Effect, Match, Rule};
 use crate::token::Token;
@@ -83,6 +84,10 @@ pub struct Config {
     #[serde(default = "answers::default_denial_cache", deserialize_with = "answers::denial_cache")]
     #[cfg_attr(feature = "schema", schemars(with = "answers::RawLimits"))]
     pub denial_cache: Limits,
+    /// How tokens are kept that the sidecar grants ahead of use.
+    #[serde(default = "answers::default_leases", deserialize_with = "answers::leases")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "schema::leases", extend("default" = {})))]
+    pub leases: leases::Limits,
     /// At least one rule.
     #[serde(deserialize_with = "fields::rules")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]

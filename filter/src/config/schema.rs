@@ -231,6 +231,11 @@ pub(super) fn max_age(_: &mut SchemaGenerator) -> Schema {
     ]})
 }
 
+pub(super) fn leases(generator: &mut SchemaGenerator) -> Schema {
+    let object = generator.subschema_for::<super::answers::RawLeases>();
+    json_schema!({"anyOf": [{"enum": ["off", false]}, object]})
+}
+
 /// At least so many bytes, where a schema only counts characters.
 pub(super) fn hash_key(_: &mut SchemaGenerator) -> Schema {
     let bytes = crate::keys::MIN_HASH_KEY;

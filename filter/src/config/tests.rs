@@ -47,6 +47,7 @@ fn the_least_configuration_has_defaults() {
     assert_eq!(config.headers, [Dialect::Ietf]);
     assert_eq!((&config.denied, config.cors_preflight, config.forward_headers), (&None, CorsPreflight::Exempt, false));
     assert_eq!(config.denial_cache, Limits { max_age: Duration::from_secs(1), entries: 10_000 });
+    assert_eq!(config.leases.entries, 10_000);
     let check = &checks(&config)[0];
     assert_eq!((&check.cost, &check.on_missing), (&Cost::Fixed(1), &OnMissing::Bucket));
     assert!(check.key.is_empty(), "one bucket for everybody");

@@ -5,19 +5,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::answer::{self, Reply};
-use crate::batch::{Asked, Batch, Member, Slot, SlotRef, State};
+use crate::answer;
+use crate::batch::{Asked, Batch, Member, Sent, Slot, SlotRef, State};
 use crate::config::{Config, CorsPreflight, OnError};
 use crate::denials::Denials;
 use crate::denied::Denied;
 use crate::headers::{self, Field};
 use crate::host::{Call, Host, HostError};
 use crate::keys::{self, Facts, KeyMissing};
+use crate::leases::Leases;
 use crate::metrics::{Metric, Tally};
+use crate::rules;
 use crate::throttle::{Failure, Throttle};
 use crate::wire::{CheckAnswer, Decision, Entry, Request, Verdict};
-use crate::{rules, spoofed};
 
+mod local;
 mod outcome;
 #[cfg(test)]
 mod tests;
@@ -32,6 +34,8 @@ pub const TICK: Duration = Duration::from_millis(10);
 pub enum Start {
     /// It goes on.
     Pass,
+    /// It was allowed. Its response gets these header fields.
+    Go(Vec<Field>),
     /// It was answered.
     Stop,
     /// It waits. Whoever holds the slot keeps the request in the batch.
@@ -52,6 +56,7 @@ pub struct CallAnswer {
 pub struct Worker {
     config: Config,
     batch: Batch,
+    leases: Leases,
     denials: Denials,
     ticking: bool,
     tally: Tally,
@@ -62,6 +67,7 @@ impl Worker {
     /// A worker with nothing to do.
     pub fn new(config: Config) -> Self {
         Self {
+            leases: Leases::new(config.leases),
             denials: Denials::new(config.denial_cache),
             config,
             batch: Batch::default(),
@@ -79,7 +85,7 @@ impl Worker {
             return Start::Pass;
         }
         let grpc = facts.is_grpc();
-        let asked = match self.asked(&facts) {
+        let mut asked = match self.asked(&facts) {
             Ok(asked) if asked.checks.is_empty() => return Start::Pass,
             Ok(asked) => asked,
             Err((missing, denied)) => {
@@ -89,12 +95,10 @@ impl Worker {
                 return Start::Stop;
             }
         };
-        if let Some(reply) = self.denied_locally(host, &asked, grpc) {
-            host.count(Metric::Denied, 1);
-            host.count(Metric::DeniedLocally, 1);
-            host.reply(&reply);
-            return Start::Stop;
+        if let Some(start) = self.decided_locally(host, &asked, grpc) {
+            return start;
         }
+        self.ask_ahead(host, &mut asked.checks);
         let request = Request { checks: asked.checks, refundable: false };
         let slot = Slot { context, grpc, asked: Asked::default(), state: State::Waiting };
         let slot = Rc::new(RefCell::new(slot));
@@ -132,49 +136,22 @@ impl Worker {
         Ok(asked)
     }
 
-    /// The answer to a request of which some check would be denied as it was a moment ago.
-    fn denied_locally(&mut self, host: &dyn Host, asked: &Asked, grpc: bool) -> Option<Reply> {
-        if self.denials.is_empty() {
-            return None;
-        }
-        let now = host.now();
-        let mut known = Asked::default();
-        let mut verdicts = Vec::new();
-        for (check, denied) in asked.checks.iter().zip(&asked.denied) {
-            if let Some(verdict) = self.denials.find(check, now) {
-                verdicts.push(verdict);
-                known.checks.push(check.clone());
-                known.denied.push(denied.clone());
-            }
-        }
-        (!verdicts.is_empty()).then(|| self.denial(host, &known, &verdicts, grpc))
-    }
-
-    /// The answer to a denied request, which is marked as such.
-    fn denial(&self, host: &dyn Host, asked: &Asked, verdicts: &[Verdict], grpc: bool) -> Reply {
-        let shown = headers::shown(verdicts, false);
-        let index = shown.and_then(|shown| verdicts.iter().position(|verdict| std::ptr::eq(verdict, shown)));
-        let policy = index.and_then(|index| asked.checks.get(index)).map(|check| check.policy.as_str());
-        let denied = index.and_then(|index| asked.denied.get(index)).and_then(Option::as_deref);
-        mark(host, Outcome::Denied, policy);
-        answer::denied_as(denied, policy.unwrap_or_default(), verdicts, &self.config.headers, grpc)
-    }
-
     /// Sends everything that waits to be sent.
     pub fn wake_up(&mut self, host: &dyn Host) {
         host.drain_wake_ups();
-        self.send(host);
+        self.send(host, None);
         self.tally.flush(host);
     }
 
     /// Handles the answer to a callout; `None` if there was none, such as a broken connection. The answer to
     /// a callout that nobody waits for is ignored.
     pub fn answered(&mut self, host: &dyn Host, token: u32, answer: Option<CallAnswer>) {
-        let Some(members) = self.batch.take_sent(token) else { return };
+        let Some(Sent { members, deadline }) = self.batch.take_sent(token) else { return };
         if let Some(entries) = self.decisions(host, &members, answer) {
             let now = host.now();
+            let sent = deadline.saturating_sub(self.config.sidecar.timeout);
             for (member, entry) in members.iter().zip(entries) {
-                self.settle(host, member, entry, now);
+                self.settle(host, member, entry, sent, now);
             }
         } else {
             self.tally.add(Metric::CalloutsFailed, 1);
@@ -185,15 +162,18 @@ impl Worker {
 
     /// Looks at deadlines, and sends what a lost wake-up left behind.
     pub fn tick(&mut self, host: &dyn Host) {
-        let expired = self.batch.expire(host.now());
-        if !expired.members.is_empty() {
+        let now = host.now();
+        let expired = self.batch.expire(now);
+        if !expired.members.is_empty() || expired.callouts > 0 {
             self.tally.add(Metric::CalloutsFailed, i64::try_from(expired.callouts).unwrap_or(0));
             let timeout = self.config.sidecar.timeout;
             self.throttle.warn(host, Failure::Deadline, || format!("no decision within {} ms", timeout.as_millis()));
             self.fail(host, &expired.members);
         }
-        self.send(host);
-        if self.batch.is_empty() {
+        // What ends now is given back with the next batch; if there is none until then, with the next tick.
+        self.send(host, Some(now));
+        self.leases.expire(now, &mut self.tally);
+        if self.batch.is_empty() && self.leases.is_idle() {
             host.tick_every(Duration::ZERO);
             self.ticking = false;
         }
@@ -210,8 +190,16 @@ impl Worker {
         }
     }
 
-    fn send(&mut self, host: &dyn Host) {
-        for parcel in self.batch.take_waiting() {
+    /// Ends the worker's part in what goes on: there are no more callouts, ticks or requests.
+    pub fn stop(&mut self, host: &dyn Host) {
+        self.leases.end(&mut self.tally);
+        self.tally.flush(host);
+    }
+
+    fn send(&mut self, host: &dyn Host, on_tick: Option<Duration>) {
+        let mut parcels = self.batch.take_waiting();
+        let mut given_back = self.give_back(&mut parcels, on_tick);
+        for parcel in parcels {
             let sidecar = &self.config.sidecar;
             let call = Call {
                 cluster: &sidecar.cluster,
@@ -224,7 +212,8 @@ impl Worker {
             match host.call(call) {
                 Ok(token) => {
                     self.tally.add(Metric::Checks, i64::try_from(parcel.checks()).unwrap_or(0));
-                    self.batch.sent(token, parcel.members);
+                    self.tally.add(Metric::LeaseRefunded, i64::try_from(given_back).unwrap_or(i64::MAX));
+                    self.batch.sent(token, Sent { members: parcel.members, deadline: parcel.deadline });
                 }
                 Err(error) => {
                     self.tally.add(Metric::CalloutsFailed, 1);
@@ -238,6 +227,7 @@ impl Worker {
                     self.fail(host, &parcel.members);
                 }
             }
+            given_back = 0; // it was in the first
         }
     }
 
@@ -284,16 +274,22 @@ impl Worker {
         fits.then_some(entries)
     }
 
-    fn settle(&mut self, host: &dyn Host, member: &Member, entry: Entry, now: Duration) {
-        let Some(slot) = member.waiting() else { return };
+    fn settle(&mut self, host: &dyn Host, member: &Member, mut entry: Entry, sent: Duration, now: Duration) {
+        let slot = member.waiting();
+        if let Entry::Decided(decision) = &mut entry {
+            if let Some(checks) = &member.asks {
+                self.learn(checks, decision, sent, now);
+            } else if let Some(slot) = &slot {
+                self.learn(&slot.borrow().asked.checks, decision, sent, now);
+            }
+        }
+        let Some(slot) = slot else { return };
         if matches!(entry, Entry::Decided(Decision { degraded: true, .. })) {
             self.tally.add(Metric::Degraded, 1);
         }
         match entry {
             Entry::Decided(Decision { allowed: true, checks, .. }) => {
-                let shown = headers::shown(&checks, true);
-                let fields = shown.map(|verdict| headers::fields(verdict, &self.config.headers));
-                self.resume(host, &slot, fields.unwrap_or_default(), Outcome::Allowed, shown);
+                self.resume(host, &slot, Outcome::Allowed, headers::shown(&checks, true));
             }
             Entry::Decided(Decision { allowed: false, degraded, checks }) => {
                 // The store may be back at any time, and know better.
@@ -323,7 +319,7 @@ impl Worker {
 
     fn fail_one(&mut self, host: &dyn Host, slot: &SlotRef) {
         match self.config.on_error {
-            OnError::Allow => self.resume(host, slot, Vec::new(), Outcome::FailedOpen, None),
+            OnError::Allow => self.resume(host, slot, Outcome::FailedOpen, None),
             OnError::Deny => {
                 if self.leave(host, slot, State::Answered) {
                     mark(host, Outcome::FailedClosed, None);
@@ -351,20 +347,9 @@ impl Worker {
         }
     }
 
-    fn resume(
-        &mut self,
-        host: &dyn Host,
-        slot: &SlotRef,
-        fields: Vec<Field>,
-        outcome: Outcome,
-        shown: Option<&Verdict>,
-    ) {
-        if self.leave(host, slot, State::Resumed(fields)) {
-            mark(host, outcome, None);
-            if let Some(verdict) = shown.filter(|_| self.config.forward_headers) {
-                host.put_request_header(spoofed::POLICY, &headers::plain(&verdict.policy));
-                host.put_request_header(spoofed::REMAINING, &verdict.remaining.to_string());
-            }
+    fn resume(&mut self, host: &dyn Host, slot: &SlotRef, outcome: Outcome, shown: Option<&Verdict>) {
+        if self.leave(host, slot, State::Resumed(Vec::new())) {
+            slot.borrow_mut().state = State::Resumed(self.let_through(host, outcome, shown));
             host.resume();
             self.tally.add(outcome.metric(), 1);
         }

@@ -15,6 +15,7 @@ use crate::metrics::Metric;
 
 mod answers;
 mod asked;
+mod leases;
 
 fn worker_with(more: &str) -> Worker {
     let config = format!(

@@ -34,6 +34,11 @@ fn answers_can_be_configured() {
         assert!(config.denial_cache.max_age.is_zero(), "{off}");
     }
 
+    let leases = [("{}", 10_000), (r#"{"entries":5.0}"#, 5), (r#""off""#, 0), ("false", 0)];
+    for (leases, entries) in leases {
+        assert_eq!(with(&format!(r#""leases":{leases}"#)).unwrap().leases.entries, entries, "{leases}");
+    }
+
     let config = rule(r#"{"checks":[{"policy":"p","key":[]}],"denied":{"status":503}}"#).unwrap();
     assert_eq!(checks(&config)[0].denied.as_ref().unwrap().status, 503);
 }
@@ -75,6 +80,13 @@ fn their_errors_name_field_and_place() {
         (
             with(r#""denial_cache":{"entries":1.5}"#),
             "denial_cache.entries: invalid value: floating point `1.5`, expected a whole number",
+        ),
+        (with(r#""leases":true"#), "leases: invalid value: boolean `true`, expected {\"entries\": number} or \"off\""),
+        (with(r#""leases":"on""#), "leases: invalid value: string \"on\", expected"),
+        (with(r#""leases":{"max":1}"#), "leases.max: unknown field `max`"),
+        (
+            with(r#""leases":{"entries":0}"#),
+            "leases.entries: invalid value: integer `0`, expected a whole number from 1",
         ),
         (rule(r#"{"exempt":true,"denied":{}}"#), "rules[0]: an exempt rule denies nobody"),
         (

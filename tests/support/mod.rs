@@ -24,5 +24,5 @@ pub use process::{Process, eventually};
 pub use redis::Redis;
 pub use sidecar::Sidecar;
 pub use stack::{Stack, plugin_config};
-pub use tools::{panicking_plugin, plugin, repository, tool};
+pub use tools::{panicking_plugin, plugin, repository, sluice, tool};
 pub use upstream::Upstream;

@@ -12,7 +12,7 @@ use super::{Port, Process, eventually, tool};
 /// A Redis that keeps nothing on disk.
 #[derive(Debug)]
 pub struct Redis {
-    process: Process,
+    pub process: Process,
     port: Port,
     directory: TempDir,
     is_cluster: bool,

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Client, Port, Process};
+use super::{Client, Port, Process, sluice};
 
 /// A running `sluice serve`.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Sidecar {
 }
 
 fn run(directory: &TempDir) -> Process {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    let mut command = Command::new(sluice());
     command.args(["serve", "--config", "sluice.yaml"]).current_dir(directory);
     Process::start("sluice", &mut command, directory.path().join("sluice.log"))
 }

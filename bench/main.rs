@@ -40,7 +40,7 @@ mod scripts;
 mod snapshot;
 mod wrk;
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use figures::{Figure, Figures, median, medians, ratios};
 use gateway::Gateway;
@@ -71,16 +71,10 @@ async fn run() -> Result<(), String> {
     let options = Options::read()?;
     let (wrk, script) = (tool("wrk"), repository().join("bench/load.lua"));
     let mut results = Results::new(machine::describe(&wrk));
-    if options.wants("gateway") || options.wants("sidecar") {
-        measure_gateway(&options, wrk.clone(), script.clone(), &mut results).await?;
-    }
-    if options.wants("scripts") {
-        results.scripts = scripts::measure(&Redis::start().await, &options.keys, options.repeats)?;
-    }
-    if options.wants("memory") {
-        results.denials_bytes = Some(memory::denials_bytes(&wrk, &script).await?);
-    }
+    let measured = measure(&options, &wrk, &script, &mut results).await;
+    // What could be measured is shown in any case.
     println!("{}", report::markdown(&results));
+    measured?;
     let json = serde_json::to_string_pretty(&results).map_err(|error| error.to_string())?;
     write(&options.json, &json)?;
     eprintln!("figures are in {}", options.json.display());
@@ -90,8 +84,21 @@ async fn run() -> Result<(), String> {
     Ok(())
 }
 
+async fn measure(options: &Options, wrk: &Path, script: &Path, results: &mut Results) -> Result<(), String> {
+    if options.wants("gateway") || options.wants("sidecar") {
+        measure_gateway(options, wrk, script, results).await?;
+    }
+    if options.wants("scripts") {
+        results.scripts = scripts::measure(&Redis::start().await, &options.keys, options.repeats)?;
+    }
+    if options.wants("memory") {
+        results.denials_bytes = Some(memory::denials_bytes(wrk, script).await?);
+    }
+    Ok(())
+}
+
 /// Writes a file.
-pub(crate) fn write(path: &std::path::Path, text: &str) -> Result<(), String> {
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), String> {
     let directory = path.parent().map_or(Ok(()), std::fs::create_dir_all);
     directory
         .and_then(|()| std::fs::write(path, text))
@@ -105,16 +112,11 @@ fn wanted(options: &Options) -> Vec<Row> {
     rows.iter().copied().filter(|row| is_wanted(row) || *row == NO_RULE).collect()
 }
 
-async fn measure_gateway(
-    options: &Options,
-    wrk: PathBuf,
-    script: PathBuf,
-    results: &mut Results,
-) -> Result<(), String> {
+async fn measure_gateway(options: &Options, wrk: &Path, script: &Path, results: &mut Results) -> Result<(), String> {
     let rows = wanted(options);
     let mut setups: Vec<Setup> = rows.iter().map(|row| row.setup).collect();
     setups.dedup();
-    let gateway = Gateway::start(&setups, wrk, script).await?;
+    let gateway = Gateway::start(&setups, wrk.to_owned(), script.to_owned()).await?;
     for &row in rows.iter().filter(|row| row.keys == 1) {
         gateway.measure(row, if row.takes(WARM_UP_CONNECTIONS) { WARM_UP_CONNECTIONS } else { 1 }, 1).await?;
     }

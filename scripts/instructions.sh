@@ -15,7 +15,7 @@ TOLERANCE_PERCENT=3
 # What one more run costs is the difference between so many and so many.
 FEW=50
 MANY=150
-PROGRAM=${CARGO_TARGET_DIR:-target}/release/examples/instructions
+PROGRAM=${CARGO_TARGET_DIR:-target}/release/instructions
 
 case ${1:-} in check | update) ;; *) die 'usage: instructions.sh check|update' ;; esac
 if ! command -v valgrind >/dev/null; then
@@ -23,7 +23,7 @@ if ! command -v valgrind >/dev/null; then
     echo 'left out: valgrind is not installed'
     exit
 fi
-cargo build --release --quiet -p sluice --example instructions
+cargo build --release --quiet -p sluice --features instructions --bin instructions
 
 # total CASE COUNT: the instructions of the whole program.
 total() {

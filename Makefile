@@ -10,6 +10,8 @@ NODE_TARGET := wasm32-unknown-unknown
 # What `make fuzz` runs, and for how many seconds.
 TARGET ?= path
 FUZZ_SECONDS ?= 60
+# What was built is below this.
+BUILT = $(abspath $(or $(CARGO_TARGET_DIR),target))
 
 ##@ See it work
 demo: build-demo ## Redis, a sidecar and two Envoys on free ports: shows and checks what Sluice does, then stops them
@@ -76,14 +78,30 @@ fuzz: ## Fuzz one of the filter's parsers: make fuzz TARGET=path FUZZ_SECONDS=30
 servers: setup-demo ## The script's tests against Redis 6.2 and Valkey 8.0 too
 	@scripts/servers.sh
 
+##@ Measure
+# Its own program is not optimised: it only waits for those that are measured.
+RUN_BENCH = SLUICE_BIN=$(BUILT)/release/sluice SLUICE_PLUGIN=$(BUILT)/$(PLUGIN_TARGET)/release/sluice_filter.wasm \
+    BENCH_JSON=$(BUILT)/bench/performance.json BENCH_COMMAND="$(strip make $@ $(MAKEOVERRIDES))" \
+    cargo bench --quiet -p sluice --profile dev --bench gateway --
+
+bench: setup-bench plugin sidecar ## What a decision costs: BENCH_SECONDS, BENCH_REPEATS, BENCH_ROWS, BENCH_PARTS make it short
+	$(RUN_BENCH)
+
+bench-docs: setup-bench plugin sidecar ## The same, written into docs/performance.md, .svg and .json
+	$(RUN_BENCH) --docs
+
+bench-guard: setup-build ## Count instructions of the code that runs per request, and compare them with bench/instructions.txt
+	@scripts/instructions.sh check
+
 # Each needs more than the one before it, so that `make demo` does not fetch what only the tests use.
-setup-build setup-demo: setup-%:
+setup-build setup-demo setup-bench: setup-%:
 	@scripts/setup.sh $*
 
 help:
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } \
-	    /^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	    /^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: demo up setup build plugin sidecar clean test fmt lint unit unit-wasm e2e fuzz servers setup-build setup-demo build-demo help
+.PHONY: demo up setup build plugin sidecar clean test fmt lint unit unit-wasm e2e fuzz servers bench bench-docs bench-guard setup-build setup-demo \
+    setup-bench build-demo help
 # Set-up before anything that uses it, and one cargo at a time, whatever -j says.
 .NOTPARALLEL:

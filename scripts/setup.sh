@@ -5,6 +5,7 @@
 #     scripts/setup.sh build     what compiling needs: the Rust targets
 #     scripts/setup.sh demo      and what running needs: Envoy, Redis, curl
 #     scripts/setup.sh test      and what testing needs: Node, the Wasm test runner, luacheck
+#     scripts/setup.sh bench     what running needs, and wrk
 set -euo pipefail
 # shellcheck source=scripts/tools.sh
 source "$(dirname "$0")/tools.sh"
@@ -118,6 +119,11 @@ need_redis() {
         die 'redis-cli is missing: install it (on Debian and Ubuntu: apt-get install redis-tools) or set REDIS_CLI_BIN'
 }
 
+need_wrk() {
+    find_tool wrk >/dev/null || { from_debian wrk wrk && find_tool wrk >/dev/null; } ||
+        die 'wrk is missing: install it (on Debian and Ubuntu: apt-get install wrk) or set WRK_BIN'
+}
+
 need_wasm_test_runner() {
     local version
     find_tool wasm-bindgen-test-runner >/dev/null && return
@@ -129,7 +135,7 @@ need_wasm_test_runner() {
         die "wasm-bindgen-test-runner could not be built: 'cargo install wasm-bindgen-cli --version $version' must work"
 }
 
-case ${1:-} in build | demo | test) ;; *) die 'usage: setup.sh build|demo|test' ;; esac
+case ${1:-} in build | demo | test | bench) ;; *) die 'usage: setup.sh build|demo|test|bench' ;; esac
 need_rust
 if [ "$1" != build ]; then
     or_from_debian curl curl
@@ -140,4 +146,7 @@ if [ "$1" = test ]; then
     need_node
     need_wasm_test_runner
     or_from_debian luacheck lua-check
+fi
+if [ "$1" = bench ]; then
+    need_wrk
 fi

@@ -5,7 +5,7 @@
 #     scripts/tools.sh envoy           prints a path, or says on stderr what is missing and exits 1
 #     source scripts/tools.sh          for the functions
 #
-# A variable (ENVOY_BIN, REDIS_SERVER_BIN, REDIS_CLI_BIN, WASM_BINDGEN_TEST_RUNNER) beats PATH, and PATH beats .tools/,
+# A variable (ENVOY_BIN, REDIS_SERVER_BIN, REDIS_CLI_BIN, WRK_BIN, WASM_BINDGEN_TEST_RUNNER) beats PATH, and PATH beats .tools/,
 # where setup.sh puts what it had to fetch.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -41,6 +41,8 @@ fits() {
     envoy) at_least "$ENVOY_AT_LEAST" "$(envoy_version "$2")" ;;
     wasm-bindgen-test-runner) [ "$("$2" --version 2>/dev/null | awk '{ print $2 }')" = "$(wasm_bindgen_wanted)" ] ;;
     node) at_least "$NODE_AT_LEAST" "$("$2" --version 2>/dev/null | tr -d v)" ;;
+    # It tells its version, and fails for want of an address.
+    wrk) [[ $("$2" -v 2>&1) == wrk* ]] ;;
     redis-server) "$2" --version 2>/dev/null | grep -qE '^(Redis|Valkey) server' ;;
     *) "$2" --version >/dev/null 2>&1 ;;
     esac
@@ -54,6 +56,7 @@ find_tool() {
     envoy) variable=ENVOY_BIN ;;
     redis-server) variable=REDIS_SERVER_BIN ;;
     redis-cli) variable=REDIS_CLI_BIN ;;
+    wrk) variable=WRK_BIN ;;
     wasm-bindgen-test-runner) variable=WASM_BINDGEN_TEST_RUNNER ;;
     esac
     if [ -n "$variable" ] && [ -n "${!variable:-}" ]; then
@@ -72,7 +75,7 @@ find_tool() {
 
 # need_tool NAME: as find_tool, but says what to do when there is none.
 need_tool() {
-    find_tool "$1" || die "no usable $1 was found; 'make setup' gets it"
+    find_tool "$1" || die "no usable $1 was found; 'make setup' (or 'make bench', for wrk) gets it"
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then

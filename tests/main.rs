@@ -17,6 +17,7 @@ mod support;
 
 mod api;
 mod batching;
+mod bench;
 mod bodies;
 mod cluster;
 mod config_files;

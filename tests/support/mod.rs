@@ -30,5 +30,5 @@ pub use proxy::{Fault, Proxy};
 pub use redis::{Certificates, Redis, RedisCluster, RedisOptions, RedisTls, Sentinels, SentinelsOptions};
 pub use sidecar::Sidecar;
 pub use stack::{Stack, plugin_config};
-pub use tools::{panicking_plugin, plugin, repository, tool};
+pub use tools::{panicking_plugin, plugin, repository, sluice, tool};
 pub use upstream::Upstream;

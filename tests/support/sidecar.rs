@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Answer, Client, Metrics, Port, Process};
+use super::{Answer, Client, Metrics, Port, Process, sluice};
 
 /// A running `sluice serve`.
 #[derive(Debug)]
@@ -156,7 +156,7 @@ impl Sidecar {
 }
 
 fn run(directory: &TempDir, hosts: Option<&Path>) -> Process {
-    let program = env!("CARGO_BIN_EXE_sluice");
+    let program = sluice();
     let mut command = if let Some(hosts) = hosts {
         // The file is mounted where only this process sees it. Each program becomes the next, so that the process id
         // is the sidecar's in the end.

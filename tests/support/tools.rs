@@ -9,11 +9,16 @@ pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// The path of `envoy`, `redis-server` or `redis-cli`.
+/// The path of `envoy`, `redis-server`, `redis-cli` or `wrk`.
 pub fn tool(name: &str) -> PathBuf {
     let output = Command::new("bash").arg(repository().join("scripts/tools.sh")).arg(name).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim_end())
+}
+
+/// The sidecar: the one of this build, unless the variable names another, as benchmarks do.
+pub fn sluice() -> PathBuf {
+    std::env::var_os("SLUICE_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_sluice")), PathBuf::from)
 }
 
 /// The plugin, as it is released. Built here if that has not been done, so that no test looks at an old one.

@@ -27,7 +27,7 @@ const SNAPSHOT: &str = "dump.rdb";
 /// with TLS, a full house of clients, a proxy in front.
 #[derive(Debug)]
 pub struct Redis {
-    process: Process,
+    pub process: Process,
     port: Port,
     /// The port of a cluster's bus.
     bus: Option<Port>,

@@ -19,8 +19,8 @@ pub enum Setup {
     Denied,
     /// A callout to an Envoy that always gives the same answer, which is right for one connection only.
     Callout,
-    // Leases: a row for a leased hot key belongs here once there are leases. It expects `Allowed`, and almost no
-    // callouts.
+    /// As `TokenBucket`, with leases.
+    Leased,
 }
 
 /// What must become of every request.
@@ -44,7 +44,7 @@ pub const MANY_KEYS: u32 = 10_000;
 pub const NO_RULE: Row = Row { setup: Setup::NoRule, keys: 1 };
 
 /// All rows. The first two do nothing with a key.
-pub const ROWS: [Row; 11] = [
+pub const ROWS: [Row; 12] = [
     Row { setup: Setup::NoFilter, keys: 1 },
     NO_RULE,
     Row { setup: Setup::TokenBucket, keys: 1 },
@@ -53,6 +53,7 @@ pub const ROWS: [Row; 11] = [
     Row { setup: Setup::FixedWindow, keys: MANY_KEYS },
     Row { setup: Setup::TwoLimits, keys: 1 },
     Row { setup: Setup::TwoLimits, keys: MANY_KEYS },
+    Row { setup: Setup::Leased, keys: 1 },
     Row { setup: Setup::Denied, keys: 1 },
     Row { setup: Setup::Denied, keys: MANY_KEYS },
     Row { setup: Setup::Callout, keys: 1 },
@@ -82,6 +83,7 @@ impl Setup {
             Self::TokenBucket => "token bucket",
             Self::FixedWindow => "fixed window",
             Self::TwoLimits => "two limits",
+            Self::Leased => "leased",
             Self::Denied => "denied",
             Self::Callout => "bare callout",
         }
@@ -101,6 +103,7 @@ impl Setup {
             Self::NoRule | Self::TokenBucket | Self::Callout => &["token-bucket"],
             Self::FixedWindow => &["fixed-window"],
             Self::TwoLimits => &["token-bucket", "fixed-window"],
+            Self::Leased => &["leased"],
             Self::Denied => &["once-a-day"],
         }
     }
@@ -120,6 +123,11 @@ pub fn policies() -> Value {
     json!({
         "token-bucket": {"algorithm": "token_bucket", "rate": "200000/s"},
         "fixed-window": {"algorithm": "fixed_window", "rate": "12000000/60s"},
+        "leased": {
+            "algorithm": "token_bucket",
+            "rate": "200000/s",
+            "lease": {"max": 20_000, "share": 0.1, "ttl": "250ms"},
+        },
         "once-a-day": {"algorithm": "fixed_window", "rate": "1/1d"},
         "blocked": {"algorithm": "fixed_window", "rate": "1/1d", "overrides": [{"key": "*", "blocked": true}]},
     })

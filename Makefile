@@ -81,7 +81,7 @@ servers: setup-demo ## The script's tests against Redis 6.2 and Valkey 8.0 too
 ##@ Measure
 # Its own program is not optimised: it only waits for those that are measured.
 RUN_BENCH = SLUICE_BIN=$(BUILT)/release/sluice SLUICE_PLUGIN=$(BUILT)/$(PLUGIN_TARGET)/release/sluice_filter.wasm \
-    BENCH_JSON=$(BUILT)/bench/performance.json BENCH_COMMAND="$(strip make $@ $(MAKEOVERRIDES))" \
+    BENCH_JSON=$(BUILT)/bench/performance.json BENCH_COMMAND="make $@" \
     cargo bench --quiet -p sluice --profile dev --bench gateway --
 
 bench: setup-bench plugin sidecar ## What a decision costs: BENCH_SECONDS, BENCH_REPEATS, BENCH_ROWS, BENCH_PARTS make it short

@@ -49,6 +49,7 @@ fmt: ## Format
 lint: setup ## Formatting, clippy natively and for both Wasm targets, luacheck
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy -p sluice --bin instructions --features instructions -- -D warnings
 	cargo clippy -p sluice-filter --lib --target $(PLUGIN_TARGET) -- -D warnings
 	cargo clippy -p sluice-filter --lib --target $(PLUGIN_TARGET) --features panics-for-tests -- -D warnings
 	cargo clippy -p sluice-filter --all-targets --target $(NODE_TARGET) -- -D warnings

@@ -100,7 +100,11 @@ impl Gateway {
         if load.broken > 0 || load.not_2xx > 0 {
             return Err(format!("the sidecar alone: {load:?}"));
         }
+        // Every check of a batch has a key of its own, and is charged only if it is allowed.
         let decided = load.requests * u64::from(checks);
+        if !(decided..=decided + u64::from(connections * checks)).contains(&spent.writes) {
+            return Err(format!("the sidecar alone: {decided} checks, but {} charges", spent.writes));
+        }
         let mut figures = figures(&load, &spent, decided as f64);
         figures.insert(Figure::RequestsPerSecond, load.per_second() * f64::from(checks));
         figures.remove(&Figure::EnvoyCpuUs);

@@ -1,5 +1,6 @@
 //! Where, when and with what a benchmark was run.
 
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -62,7 +63,7 @@ fn command() -> String {
     choices.sort();
     for (name, value) in choices {
         let quote = if value.contains(' ') { "'" } else { "" };
-        command.push_str(&format!(" {name}={quote}{value}{quote}"));
+        let _ = write!(command, " {name}={quote}{value}{quote}"); // a String takes everything
     }
     command
 }

@@ -92,7 +92,7 @@ async fn measure(options: &Options, wrk: &Path, script: &Path, results: &mut Res
         results.scripts = scripts::measure(&Redis::start().await, &options.keys, options.repeats)?;
     }
     if options.wants("memory") {
-        results.denials_bytes = Some(memory::denials_bytes(wrk, script).await?);
+        results.denials = Some(memory::denials(wrk, script).await?);
     }
     Ok(())
 }

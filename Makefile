@@ -49,6 +49,7 @@ fmt: ## Format
 lint: setup ## Formatting, clippy natively and for both Wasm targets, luacheck
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy -p sluice --bin instructions --features instructions -- -D warnings
 	cargo clippy -p sluice-filter --lib --target $(PLUGIN_TARGET) -- -D warnings
 	cargo clippy -p sluice-filter --lib --target $(PLUGIN_TARGET) --features panics-for-tests -- -D warnings
 	cargo clippy -p sluice-filter --all-targets --target $(NODE_TARGET) -- -D warnings
@@ -81,7 +82,7 @@ servers: setup-demo ## The script's tests against Redis 6.2 and Valkey 8.0 too
 ##@ Measure
 # Its own program is not optimised: it only waits for those that are measured.
 RUN_BENCH = SLUICE_BIN=$(BUILT)/release/sluice SLUICE_PLUGIN=$(BUILT)/$(PLUGIN_TARGET)/release/sluice_filter.wasm \
-    BENCH_JSON=$(BUILT)/bench/performance.json BENCH_COMMAND="$(strip make $@ $(MAKEOVERRIDES))" \
+    BENCH_JSON=$(BUILT)/bench/performance.json BENCH_COMMAND="make $@" \
     cargo bench --quiet -p sluice --profile dev --bench gateway --
 
 bench: setup-bench plugin sidecar ## What a decision costs: BENCH_SECONDS, BENCH_REPEATS, BENCH_ROWS, BENCH_PARTS make it short

@@ -25,8 +25,8 @@ const FAINT: &str = "#59636e";
 
 /// A figure, and what its axis shows at most.
 const PANELS: [(&str, Figure, f64); 2] = [
-    ("requests per second (more is better)", Figure::RequestsPerSecond, 1.4),
-    ("Envoy's CPU per request (less is better)", Figure::EnvoyCpuUs, 3.5),
+    ("requests per second (more is better)", Figure::RequestsPerSecond, 2.0),
+    ("Envoy's CPU per request (less is better)", Figure::EnvoyCpuUs, 4.5),
 ];
 
 impl Chart<'_> {

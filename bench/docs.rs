@@ -10,6 +10,10 @@ use super::report::{self, Results};
 const BEGIN: &str = "<!-- measured: written by `make bench-docs` -->\n";
 const END: &str = "<!-- end of what was measured -->";
 
+/// Stands before the tables.
+const PICTURE: &str = "![Requests per second, and Envoy's CPU per request, as shares of the row without a rule](performance.svg)\n\n\
+     Every round is in [performance.json](performance.json).\n\n";
+
 /// Writes performance.md, performance.svg and performance.json.
 pub fn write(docs: &Path, results: &Results, json: &str) -> Result<(), String> {
     let file = docs.join("performance.md");
@@ -24,5 +28,5 @@ pub fn write(docs: &Path, results: &Results, json: &str) -> Result<(), String> {
 fn replaced(text: &str, measured: &str) -> Option<String> {
     let (before, rest) = text.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n{measured}{END}{after}"))
+    Some(format!("{before}{BEGIN}\n{PICTURE}{measured}{END}{after}"))
 }

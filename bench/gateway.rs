@@ -22,7 +22,7 @@ pub struct Gateway {
     pub sidecar: Sidecar,
     envoys: BTreeMap<Setup, Envoy>,
     /// What answers the callouts of [`Setup::Callout`].
-    _always_the_same: Option<Envoy>,
+    always_the_same: Option<Envoy>,
     wrk: PathBuf,
     script: PathBuf,
 }
@@ -32,7 +32,7 @@ impl Gateway {
     pub async fn start(setups: &[Setup], wrk: PathBuf, script: PathBuf) -> Result<Self, String> {
         let redis = Redis::start().await;
         let sidecar = Sidecar::start(redis.port(), &policies()).await;
-        let mut gateway = Self { redis, sidecar, envoys: BTreeMap::new(), _always_the_same: None, wrk, script };
+        let mut gateway = Self { redis, sidecar, envoys: BTreeMap::new(), always_the_same: None, wrk, script };
         for &setup in setups {
             let mut options = EnvoyOptions { plugin: setup.plugin(), ..EnvoyOptions::default() };
             options.sidecars = match setup {
@@ -67,7 +67,7 @@ impl Gateway {
             upstream: Some(1),
             ..EnvoyOptions::default()
         };
-        let envoy = self._always_the_same.insert(Envoy::start(&options).await);
+        let envoy = self.always_the_same.insert(Envoy::start(&options).await);
         Ok(envoy.port())
     }
 
@@ -85,7 +85,7 @@ impl Gateway {
     }
 
     /// The sidecar without Envoy: batches of this many checks. The figures are per check.
-    pub async fn measure_sidecar(&self, checks: u32, connections: u32, seconds: u32) -> Result<Figures, String> {
+    pub fn measure_sidecar(&self, checks: u32, connections: u32, seconds: u32) -> Result<Figures, String> {
         let before = self.snapshot_without_envoy()?;
         let plan = Plan {
             port: self.sidecar.port(),
@@ -100,7 +100,11 @@ impl Gateway {
         if load.broken > 0 || load.not_2xx > 0 {
             return Err(format!("the sidecar alone: {load:?}"));
         }
+        // Every check of a batch has a key of its own, and is charged only if it is allowed.
         let decided = load.requests * u64::from(checks);
+        if !(decided..=decided + u64::from(connections * checks)).contains(&spent.writes) {
+            return Err(format!("the sidecar alone: {decided} checks, but {} charges", spent.writes));
+        }
         let mut figures = figures(&load, &spent, decided as f64);
         figures.insert(Figure::RequestsPerSecond, load.per_second() * f64::from(checks));
         figures.remove(&Figure::EnvoyCpuUs);

@@ -1,5 +1,6 @@
 //! Where, when and with what a benchmark was run.
 
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -49,8 +50,22 @@ pub fn describe(wrk: &Path) -> Machine {
             wrk.split(" [").next().unwrap_or_default().to_owned(),
             said(Path::new("rustc"), &["--version"]),
         ],
-        command: std::env::var("BENCH_COMMAND").unwrap_or_else(|_| "make bench".to_owned()),
+        command: command(),
     }
+}
+
+/// The command that measures the same again: the target, and every choice that was made.
+fn command() -> String {
+    let mut command = std::env::var("BENCH_COMMAND").unwrap_or_else(|_| "make bench".to_owned());
+    let mut choices: Vec<_> =
+        std::env::vars().filter(|(name, value)| name.starts_with("BENCH_") && !value.is_empty()).collect();
+    choices.retain(|(name, _)| name != "BENCH_COMMAND" && name != "BENCH_JSON");
+    choices.sort();
+    for (name, value) in choices {
+        let quote = if value.contains(' ') { "'" } else { "" };
+        let _ = write!(command, " {name}={quote}{value}{quote}"); // a String takes everything
+    }
+    command
 }
 
 /// The first line that a program says, wherever it says it. `wrk -v` fails, for want of an address.

@@ -92,7 +92,7 @@ async fn measure(options: &Options, wrk: &Path, script: &Path, results: &mut Res
         results.scripts = scripts::measure(&Redis::start().await, &options.keys, options.repeats)?;
     }
     if options.wants("memory") {
-        results.denials_bytes = Some(memory::denials_bytes(wrk, script).await?);
+        results.denials = Some(memory::denials(wrk, script).await?);
     }
     Ok(())
 }
@@ -140,7 +140,7 @@ async fn measure_gateway(options: &Options, wrk: &Path, script: &Path, results: 
     results.gateway = lines;
 
     if options.wants("sidecar") {
-        results.sidecar = measure_sidecar(options, &gateway).await?;
+        results.sidecar = measure_sidecar(options, &gateway)?;
     }
     Ok(())
 }
@@ -177,14 +177,14 @@ fn one_connection(lines: &[Line], evalsha_us: &[f64]) -> Option<OneConnection> {
     })
 }
 
-async fn measure_sidecar(options: &Options, gateway: &Gateway) -> Result<Vec<SidecarLine>, String> {
+fn measure_sidecar(options: &Options, gateway: &Gateway) -> Result<Vec<SidecarLine>, String> {
     let mut lines: Vec<SidecarLine> = Vec::new();
     for batch in SIDECAR_BATCHES {
         lines.extend([1, 32].map(|connections| SidecarLine { batch, connections, ..SidecarLine::default() }));
     }
     for _ in 0..options.repeats {
         for line in &mut lines {
-            let figures = gateway.measure_sidecar(line.batch, line.connections, options.seconds).await?;
+            let figures = gateway.measure_sidecar(line.batch, line.connections, options.seconds)?;
             eprintln!("  the sidecar alone, batches of {}, {} connections", line.batch, line.connections);
             line.rounds.push(figures);
         }

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::figures::{Figure, Figures};
 use super::machine::Machine;
-use super::memory::DENIALS;
+use super::memory::Denials;
 use super::rows::Row;
 use super::scripts::ScriptCost;
 
@@ -18,8 +18,7 @@ pub struct Results {
     pub one_connection: Option<OneConnection>,
     pub sidecar: Vec<SidecarLine>,
     pub scripts: Vec<ScriptCost>,
-    /// What 100,000 remembered denials take of Envoy's memory.
-    pub denials_bytes: Option<i64>,
+    pub denials: Option<Denials>,
 }
 
 /// A row at one number of connections.
@@ -68,7 +67,7 @@ impl Results {
             one_connection: None,
             sidecar: Vec::new(),
             scripts: Vec::new(),
-            denials_bytes: None,
+            denials: None,
         }
     }
 }
@@ -119,12 +118,11 @@ pub fn markdown(results: &Results) -> String {
         scripts(&mut text, &results.scripts);
         memory(&mut text, &results.scripts);
     }
-    if let Some(bytes) = results.denials_bytes {
-        let (each, mebibytes) = (bytes / i64::from(DENIALS), bytes as f64 / f64::from(1 << 20));
-        paragraph(
-            &mut text,
-            &format!("{DENIALS} remembered denials take {mebibytes:.1} MiB of Envoy's memory, {each} bytes each."),
-        );
+    if let Some(Denials { count, bytes }) = results.denials {
+        let (each, mebibytes) = (bytes as f64 / count as f64, bytes as f64 / f64::from(1 << 20));
+        let words =
+            format!("{count} remembered denials take {mebibytes:.1} MiB of Envoy's memory, {each:.0} bytes each.");
+        paragraph(&mut text, &words);
     }
     text
 }

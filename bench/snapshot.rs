@@ -24,6 +24,8 @@ pub struct Spent {
     pub cpu: [Duration; 3],
     pub scripts: u64,
     pub commands: u64,
+    /// Writes of the scripts: one for each key that was charged.
+    pub writes: u64,
     pub stats: BTreeMap<String, u64>,
 }
 
@@ -54,6 +56,7 @@ impl Snapshot {
             cpu,
             scripts: self.commands.calls("evalsha") - before.commands.calls("evalsha"),
             commands: self.commands.work() - before.commands.work(),
+            writes: self.commands.calls("set") - before.commands.calls("set"),
             stats: self.stats.iter().map(increase).collect(),
         }
     }

@@ -41,7 +41,7 @@ COUNTS=$(
 )
 if [ "$1" = update ]; then
     {
-        echo '# Instructions per request, natively. Written by `scripts/instructions.sh update`.'
+        echo '# Instructions per request, natively. Written by: scripts/instructions.sh update'
         echo "$COUNTS"
     } >"$RECORD"
     cat "$RECORD"

@@ -141,7 +141,7 @@ async fn two_policies_are_charged_together_or_not_at_all() {
     load.until_exhausted(QUIET).await;
     let admitted = load.stop().await.len() as u64;
     let account = Account::settled(&stack).await;
-    assert!(admitted <= LIMIT && admitted >= LIMIT / 100 * 99, "{admitted} of {LIMIT}");
+    assert!((LIMIT / 100 * 99..=LIMIT).contains(&admitted), "{admitted} of {LIMIT}");
     let local = stack.metric("allowed_locally").await;
     assert!(local > 0 && account.spent == 2 * local, "{} spent on {local} requests", account.spent);
     assert_eq!(stack.sidecar().remaining("tight", "all").await, LIMIT - admitted);

@@ -13,11 +13,13 @@ use crate::metrics::{Metric, Tally};
 use crate::name;
 use crate::wire::{self, Check, Refund, Verdict};
 
+mod lease;
 mod table;
 #[cfg(test)]
 mod tests;
 mod usage;
 
+use lease::{Lease, Numbers};
 use table::Table;
 
 /// A key that as many requests had within one ttl is a busy one: rarer ones are asked about each time.
@@ -34,51 +36,6 @@ const MAX_TTL: Duration = Duration::from_mins(1);
 pub struct Limits {
     /// How many keys are watched at most; with 0 no leases are taken.
     pub entries: usize,
-}
-
-/// Tokens to be spent.
-#[derive(Debug)]
-struct Lease {
-    left: u64,
-    until: Duration,
-    /// For giving back what is left.
-    check: Check,
-    charge: u64,
-    /// The numbers of the last verdict, and when it came. What it says remains is beside the lease.
-    limit: u64,
-    period_ms: u64,
-    remaining: u64,
-    reset_ms: u64,
-    told: Duration,
-}
-
-impl Lease {
-    /// Takes over what a newer verdict says. Answers may overtake each other: what remains only goes down.
-    fn update(&mut self, verdict: &Verdict, now: Duration) {
-        (self.limit, self.period_ms) = (verdict.limit, verdict.period_ms);
-        (self.reset_ms, self.told) = (verdict.reset_ms, now);
-        self.remaining = self.remaining.min(verdict.remaining);
-    }
-
-    fn numbers(&self, now: Duration) -> Numbers {
-        // Whole milliseconds, rounded down: what is left is never too little.
-        let elapsed = u64::try_from(now.saturating_sub(self.told).as_millis()).unwrap_or(u64::MAX);
-        Numbers {
-            remaining: self.remaining.saturating_add(self.left),
-            reset_ms: self.reset_ms.saturating_sub(elapsed),
-            limit: self.limit,
-            period_ms: self.period_ms,
-        }
-    }
-}
-
-/// What a verdict says in numbers.
-#[derive(Debug, Clone, Copy)]
-struct Numbers {
-    remaining: u64,
-    reset_ms: u64,
-    limit: u64,
-    period_ms: u64,
 }
 
 /// A policy that leases.

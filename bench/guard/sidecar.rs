@@ -2,7 +2,6 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
@@ -10,10 +9,10 @@ use redis::Value;
 use serde_json::json;
 use sluice::config::Config;
 use sluice::engine::Engine;
-use sluice::http::{App, router};
+use sluice::http::{App, check_router};
 use sluice::keys;
 use sluice::policy::{Algorithm, Limit, Rate};
-use sluice::store::{Store, StoreAddress, StoreCheck, script};
+use sluice::store::{Ahead, Store, StoreAddress, StoreCheck, StoreSettings, script};
 use tower_service::Service;
 
 const POLICIES: &str = "policies: {per-tenant: {algorithm: token_bucket, rate: 1000000/s}}";
@@ -25,9 +24,9 @@ fn key(number: u32) -> [String; 1] {
 /// `count` batches of `requests` requests over HTTP, decided by the memory store: no network, and no waiting.
 pub fn batch(count: u32, requests: u32) {
     let config = Config::parse(POLICIES, "sluice.yaml").unwrap();
-    let store = Store::connect(&StoreAddress::Memory, Duration::from_secs(1)).unwrap();
-    let app = App::new(Engine::new(config.policies, config.limits, store));
-    let mut router = router(Arc::clone(&app));
+    let store = Store::connect(&StoreSettings::new(StoreAddress::Memory)).unwrap();
+    let app = App::new(Engine::new(config.policies, config.limits, store), None);
+    let mut router = check_router(Arc::clone(&app));
     let request = |number| json!({"checks": [{"policy": "per-tenant", "key": key(number)}]});
     let body = json!({"requests": (0..requests).map(request).collect::<Vec<_>>()}).to_string();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -45,7 +44,14 @@ fn questions() -> Vec<Vec<StoreCheck>> {
     let rate = Rate { count: 1_000_000, period_us: 1_000_000 };
     let limit = Limit { algorithm: Algorithm::TokenBucket { burst: 1_000_000 }, rate, shadow: false };
     (0..32)
-        .map(|number| vec![StoreCheck { key: keys::state_key("per-tenant", &key(number)), limit, cost: 1 }])
+        .map(|number| {
+            vec![StoreCheck {
+                key: keys::state_key("per-tenant", &key(number)),
+                limit,
+                cost: 1,
+                ahead: Ahead::default(),
+            }]
+        })
         .collect()
 }
 

@@ -87,7 +87,7 @@ fn services_and_files_that_are_named_are_there() {
         }
     }
     let addresses = text("compose/envoy.yaml");
-    for address in addresses.split("address: ").skip(1).filter_map(|rest| rest.split(", port_value").next()) {
+    for address in addresses.split("{address: ").skip(1).filter_map(|rest| rest.split(", port_value").next()) {
         let is_name = address.starts_with(|first: char| first.is_ascii_alphabetic());
         assert!(!is_name || compose.services.contains_key(address), "envoy.yaml: no service {address}");
     }
@@ -104,7 +104,7 @@ fn services_and_files_that_are_named_are_there() {
 async fn the_dashboard_asks_for_metrics_that_there_are() {
     let policies = json!({"window": {"algorithm": "fixed_window", "rate": "1/1h"}});
     let rules = json!([{"checks": [{"policy": "window", "key": [{"literal": "all"}]}]}]);
-    let stack = Stack::start(&policies, &rules).await;
+    let mut stack = Stack::start(&policies, &rules).await;
     for _ in 0..2 {
         stack.envoy().get("/", &[]).await;
     }

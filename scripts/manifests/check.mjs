@@ -29,6 +29,15 @@ function moduleOf(apiVersion, kind) {
 const out = join(here, "objects");
 rmSync(out, { recursive: true, force: true });
 mkdirSync(out);
+// The fields of a type and no more. Istio's types are unions, within which the compiler is lenient with unknown ones.
+writeFileSync(
+  join(out, "known.d.ts"),
+  `type Keys<T> = T extends unknown ? keyof T : never;
+  type Value<T, K> = T extends unknown ? (K extends keyof T ? T[K] : never) : never;
+  export type Known<T> = [T] extends [string | number | boolean | null | undefined] ? T
+    : NonNullable<T> extends ReadonlyArray<infer U> ? Array<Known<U>>
+    : { [K in Keys<NonNullable<T>>]?: Known<Value<NonNullable<T>, K>> };`,
+);
 const files = new Map();
 const problems = [];
 for (const entry of readdirSync(root, { recursive: true })) {
@@ -46,9 +55,13 @@ for (const entry of readdirSync(root, { recursive: true })) {
       return;
     }
     const { apiVersion, kind, ...rest } = value;
+    const literal = JSON.stringify(rest, null, 2);
     const source = [
       `import type { I${kind} } from "${module}";`,
-      `export const object: Omit<I${kind}, "apiVersion" | "kind"> = ${JSON.stringify(rest, null, 2)};`,
+      `import type { Known } from "./known.d.ts";`,
+      `type Kind = Omit<I${kind}, "apiVersion" | "kind">;`,
+      `export const object: Kind = ${literal};`,
+      `export const known: Known<Kind> = ${literal};`,
     ].join("\n");
     const file = join(out, `${entry.replaceAll("/", "-")}-${index}.ts`);
     writeFileSync(file, source);
@@ -70,7 +83,8 @@ for (const { file, start, messageText } of ts.getPreEmitDiagnostics(program)) {
   const line = file?.text.split("\n")[file.getLineAndCharacterOfPosition(start).line].trim();
   problems.push(`${files.get(file?.fileName) ?? relative(here, file?.fileName ?? "?")}: at ${line}\n  ${message}`);
 }
-for (const problem of problems) console.error(problem);
+// What both constants are wrong about is told once.
+for (const problem of new Set(problems)) console.error(problem);
 // A type that could not be found would be `any`, and allow everything: so that must not have gone unnoticed.
 if (files.size === 0) problems.push("no objects");
 console.log(`${root}: ${files.size} Kubernetes objects, ${problems.length} problems`);

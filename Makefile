@@ -36,6 +36,9 @@ sidecar: setup-build
 build-demo: setup-demo plugin
 	cargo build -p sluice
 
+images: ## Container images of both, with buildah and without a registry: see Containerfile
+	@scripts/images.sh
+
 clean: ## Remove what was built and what set-up fetched
 	cargo clean
 	rm -rf .tools
@@ -59,6 +62,7 @@ lint: setup ## Formatting, clippy natively and for both Wasm targets, luacheck
 	done
 	@scripts/optional.sh shellcheck -x scripts/*.sh .ci/run
 	@scripts/optional.sh cargo-deny --workspace check
+	@scripts/manifests.sh
 
 unit: setup-build ## Unit tests, natively
 	cargo test --workspace --lib --bins
@@ -102,7 +106,7 @@ help:
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } \
 	    /^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: demo up setup build plugin sidecar clean test fmt lint unit unit-wasm e2e fuzz servers bench bench-docs bench-guard setup-build setup-demo \
+.PHONY: demo up setup build plugin sidecar images clean test fmt lint unit unit-wasm e2e fuzz servers bench bench-docs bench-guard setup-build setup-demo \
     setup-bench build-demo help
 # Set-up before anything that uses it, and one cargo at a time, whatever -j says.
 .NOTPARALLEL:

@@ -14,14 +14,18 @@ use crate::support::{plugin, repository, tool};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Bootstrap,
+    /// One of Kubernetes: `scripts/manifests.sh` checks it, and `manifests` the plugin's configuration in it.
+    Object,
     Plugin,
     Sidecar,
+    /// Read by what it is for, and tried out in `compose`.
+    Tool,
 }
 
 #[test]
 fn files_in_envoy() {
     let kinds = check(yaml_files(&repository().join("envoy")));
-    assert!(kinds[&Kind::Bootstrap] >= 2 && kinds[&Kind::Sidecar] >= 2, "{kinds:?}");
+    assert!(kinds[&Kind::Bootstrap] >= 2 && kinds[&Kind::Sidecar] >= 2 && kinds[&Kind::Object] >= 10, "{kinds:?}");
 }
 
 #[test]
@@ -31,6 +35,7 @@ fn examples_in_documents() {
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",
         "docs/filter.md",
+        "docs/kubernetes.md",
         "docs/redis.md",
         "docs/security.md",
         "docs/sidecar.md",
@@ -52,7 +57,13 @@ fn check(texts: Vec<(String, String)>) -> BTreeMap<Kind, usize> {
     for (name, text) in texts {
         // The demo's files have names in place of ports.
         let text = with_ports(&text);
-        let value: Value = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let values: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        // Several documents are Kubernetes's way, and only its.
+        if values.iter().all(|value| value.get("kind").is_some()) {
+            *kinds.entry(Kind::Object).or_default() += values.len();
+            continue;
+        }
+        let [value] = <[Value; 1]>::try_from(values).unwrap_or_else(|_| panic!("{name} has several documents"));
         let kind = if value.get("static_resources").is_some() {
             check_bootstrap(&name, value);
             Kind::Bootstrap
@@ -62,6 +73,11 @@ fn check(texts: Vec<(String, String)>) -> BTreeMap<Kind, usize> {
         } else if value.get("policies").is_some() {
             sluice::config::Config::parse(&text, &name).unwrap_or_else(|error| panic!("{error}"));
             Kind::Sidecar
+        } else if ["services", "scrape_configs", "datasources", "providers"]
+            .iter()
+            .any(|field| value.get(field).is_some())
+        {
+            Kind::Tool
         } else {
             panic!("{name} is no configuration that this test knows")
         };
@@ -70,7 +86,7 @@ fn check(texts: Vec<(String, String)>) -> BTreeMap<Kind, usize> {
     kinds
 }
 
-fn check_plugin(name: &str, json: &str) {
+pub fn check_plugin(name: &str, json: &str) {
     sluice_filter::config::Config::parse(json.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
     schema::check(name, &serde_json::from_str(json).unwrap());
 }
@@ -101,7 +117,7 @@ fn each_plugin(value: &mut Value, call: &mut impl FnMut(&mut Value)) {
     }
 }
 
-fn yaml_files(directory: &Path) -> Vec<(String, String)> {
+pub fn yaml_files(directory: &Path) -> Vec<(String, String)> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path: PathBuf = entry.unwrap().path();

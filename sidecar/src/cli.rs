@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Config, ConfigError};
-use crate::{inspect, serve, store};
+use crate::{health, inspect, serve, store};
 
 /// Exact, atomic rate limits for Envoy and Istio.
 #[derive(Debug, Parser)]
@@ -24,6 +24,12 @@ enum Command {
     Serve(ServeArgs),
     /// Check configuration files without starting anything
     Validate(ValidateArgs),
+    /// Ask a running sidecar whether it is ready: for containers, which have nothing else to ask with
+    Health {
+        /// What to ask: a probe of the admin listener, without TLS
+        #[arg(long, env = "SLUICE_HEALTH_URL", default_value = "http://127.0.0.1:8081/readyz")]
+        url: String,
+    },
     /// Tell in words what is kept of a key; changes nothing
     Inspect(InspectArgs),
     /// Print a Lua script as it runs in Redis, to be run by hand (its head says how)
@@ -88,6 +94,10 @@ pub fn run() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(args) => run_serve(&args),
         Command::Validate(args) => run_validate(&args),
+        Command::Health { url } => match health::ask(&url) {
+            Ok(status) => print(&format!("{status}\n")),
+            Err(error) => fail(&error.to_string()),
+        },
         Command::Inspect(args) => run_inspect(&args),
         Command::Script { script } => {
             let text = match script {

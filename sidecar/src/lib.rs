@@ -4,6 +4,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod health;
 pub mod http;
 pub mod inspect;
 pub mod reload;

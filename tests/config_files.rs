@@ -15,6 +15,8 @@ use crate::support::{plugin, repository, tool};
 enum Kind {
     Bootstrap,
     Plugin,
+    /// Another limiter's, which `sluice import` reads.
+    Foreign,
     Sidecar,
 }
 
@@ -31,6 +33,7 @@ fn examples_in_documents() {
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",
         "docs/filter.md",
+        "docs/migrating.md",
         "docs/redis.md",
         "docs/security.md",
         "docs/sidecar.md",
@@ -46,6 +49,31 @@ fn examples_in_documents() {
     assert!(kinds.contains_key(&Kind::Plugin) && kinds.contains_key(&Kind::Sidecar), "{kinds:?}");
 }
 
+/// By the command as it is shown: both files are the ones in the document, and fit together.
+#[test]
+fn what_migrating_shows_is_what_import_prints() {
+    let text = std::fs::read_to_string(repository().join("docs/migrating.md")).unwrap();
+    let blocks: Vec<_> = code_blocks(&text).map(|(_, block)| block + "\n").collect();
+    let [foreign, shown @ ..] = blocks.as_slice() else { panic!("no block") };
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("ratelimit.yaml"), foreign).unwrap();
+    let sluice = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_sluice")).args(args).current_dir(&directory).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{args:?}: {said}");
+        (String::from_utf8(output.stdout).unwrap(), said)
+    };
+    let (both, said) = sluice(&["import", "ratelimit.yaml"]);
+    assert_eq!(both, shown.join("---\n"));
+    assert!(said.lines().count() == 2 && said.contains("TODO"), "{said}");
+    for (part, shown) in ["sidecar", "filter"].iter().zip(shown) {
+        let (file, _) = sluice(&["import", "ratelimit.yaml", "--only", part]);
+        assert_eq!(file, *shown);
+        std::fs::write(directory.path().join(part), file).unwrap();
+    }
+    sluice(&["validate", "--config", "sidecar", "--filter", "filter"]);
+}
+
 /// Reads each text as what it is, and counts the kinds.
 fn check(texts: Vec<(String, String)>) -> BTreeMap<Kind, usize> {
     let mut kinds = BTreeMap::new();
@@ -59,6 +87,9 @@ fn check(texts: Vec<(String, String)>) -> BTreeMap<Kind, usize> {
         } else if value.get("rules").is_some() {
             check_plugin(&name, &value.to_string());
             Kind::Plugin
+        } else if value.get("descriptors").is_some() {
+            sluice::import::import(&text, &name).unwrap_or_else(|error| panic!("{error}"));
+            Kind::Foreign
         } else if value.get("policies").is_some() {
             sluice::config::Config::parse(&text, &name).unwrap_or_else(|error| panic!("{error}"));
             Kind::Sidecar

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Config, ConfigError};
+use crate::import::{self, ImportError, Imported};
 use crate::{inspect, serve, store};
 
 /// Exact, atomic rate limits for Envoy and Istio.
@@ -26,6 +27,8 @@ enum Command {
     Validate(ValidateArgs),
     /// Tell in words what is kept of a key; changes nothing
     Inspect(InspectArgs),
+    /// Turn a configuration of envoyproxy/ratelimit into Sluice's; what has no equal is told on stderr
+    Import(ImportArgs),
     /// Print a Lua script as it runs in Redis, to be run by hand (its head says how)
     Script {
         /// Which one
@@ -72,6 +75,29 @@ enum Script {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  sluice import ratelimit.yaml --only sidecar > sluice.yaml
+  sluice import ratelimit.yaml --only filter > plugin.yaml
+  sluice validate --config sluice.yaml --filter plugin.yaml
+
+The file doesn't say which requests have which descriptors: rules that need a look have a TODO.")]
+struct ImportArgs {
+    /// The configuration of envoyproxy/ratelimit, YAML
+    file: PathBuf,
+    /// Print one of the two files; without it, both as two YAML documents
+    #[arg(long, value_enum)]
+    only: Option<Part>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Part {
+    /// What `sluice serve` reads
+    Sidecar,
+    /// The plugin's configuration
+    Filter,
+}
+
+#[derive(Debug, Args)]
 struct ValidateArgs {
     /// The sidecar's configuration, YAML
     #[arg(long, short, env = "SLUICE_CONFIG", default_value = "sluice.yaml")]
@@ -87,6 +113,7 @@ pub fn run() -> ExitCode {
         Command::Serve(args) => run_serve(&args),
         Command::Validate(args) => run_validate(&args),
         Command::Inspect(args) => run_inspect(&args),
+        Command::Import(args) => run_import(&args),
         Command::Script { script } => {
             let text = match script {
                 Script::Decide => store::script::DECIDE,
@@ -157,6 +184,23 @@ fn run_validate(args: &ValidateArgs) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn run_import(args: &ImportArgs) -> ExitCode {
+    let name = args.file.display().to_string();
+    let imported = read(&args.file).map_err(ImportError::from).and_then(|text| import::import(&text, &name));
+    let Imported { sidecar, filter, notes } = match imported {
+        Ok(imported) => imported,
+        Err(error) => return fail(&error.to_string()),
+    };
+    for note in notes {
+        eprintln!("{note}");
+    }
+    match args.only {
+        Some(Part::Sidecar) => print(&sidecar),
+        Some(Part::Filter) => print(&filter),
+        None => print(&format!("{sidecar}---\n{filter}")),
     }
 }
 

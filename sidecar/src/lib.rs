@@ -5,6 +5,7 @@
 pub mod cli;
 pub mod config;
 pub mod http;
+pub mod import;
 pub mod inspect;
 pub mod reload;
 pub mod serve;

@@ -49,7 +49,7 @@ pub enum ConfigError {
 
 /// A field's error before it is known which file it is in.
 #[derive(Debug)]
-pub(super) struct FieldError {
+pub(crate) struct FieldError {
     pub line: u64,
     pub column: u64,
     pub field: String,
@@ -57,7 +57,7 @@ pub(super) struct FieldError {
 }
 
 impl FieldError {
-    pub(super) fn in_file(self, file: &str) -> ConfigError {
+    pub(crate) fn in_file(self, file: &str) -> ConfigError {
         let Self { line, column, field, message } = self;
         ConfigError::Field { file: file.to_owned(), line, column, field, message }
     }

@@ -115,7 +115,7 @@ fn default_replicas() -> NonZeroU32 {
 }
 
 /// Reads YAML. An error names the place and the path of the field.
-pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, FieldError> {
+pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, FieldError> {
     let mut place = None;
     let value = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
         let mut track = serde_path_to_error::Track::new();

@@ -11,6 +11,7 @@ mod tests;
 use std::net::SocketAddr;
 
 pub use error::ConfigError;
+pub(crate) use file::read;
 pub use listeners::{Auth, Tls};
 use sluice_filter::config::Config as FilterConfig;
 
@@ -74,8 +75,8 @@ impl Config {
     pub fn check_filter(&self, text: &str, file_name: &str) -> Result<usize, ConfigError> {
         // First as YAML, for errors that know the line; then as the JSON that Envoy makes of it, by the filter's
         // own reader.
-        file::read::<FilterConfig>(text).map_err(|error| error.in_file(file_name))?;
-        let value: serde_json::Value = file::read(text).map_err(|error| error.in_file(file_name))?;
+        read::<FilterConfig>(text).map_err(|error| error.in_file(file_name))?;
+        let value: serde_json::Value = read(text).map_err(|error| error.in_file(file_name))?;
         let filter = FilterConfig::parse(value.to_string().as_bytes())
             .map_err(|error| ConfigError::Filter { file: file_name.to_owned(), message: error.to_string() })?;
         let mut checks = 0;

@@ -4,7 +4,8 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Config, ConfigError};
@@ -37,9 +38,22 @@ enum Command {
     },
     /// Print the JSON schema of the filter's plugin configuration, for editors
     Schema,
+    /// Print a script that completes this command line in a shell
+    #[command(after_help = "Examples:
+  source <(sluice completions bash)
+  sluice completions zsh > ~/.zfunc/_sluice
+  sluice completions fish > ~/.config/fish/completions/sluice.fish")]
+    Completions {
+        /// Which shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  sluice serve --config sluice.yaml
+  RUST_LOG=debug sluice serve --log-format json")]
 struct ServeArgs {
     /// The sidecar's configuration, YAML
     #[arg(long, short, env = "SLUICE_CONFIG", default_value = "sluice.yaml")]
@@ -56,6 +70,9 @@ enum LogFormat {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  sluice inspect per-ip 203.0.113.7
+  sluice inspect --config sluice.yaml per-user-and-method alice GET")]
 struct InspectArgs {
     /// The sidecar's configuration, YAML
     #[arg(long, short, env = "SLUICE_CONFIG", default_value = "sluice.yaml")]
@@ -98,11 +115,22 @@ enum Part {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  sluice validate
+  sluice validate --config sluice.yaml --filter envoy.yaml
+  sluice validate --config sluice.yaml --filter wasmplugin.yaml
+
+--filter takes what the plugin reads by itself, a bootstrap of Envoy's, or Kubernetes manifests: WasmPlugin, EnvoyFilter,
+EnvoyExtensionPolicy, in any number of YAML documents.
+
+Exit codes: 0 all is well; 1 something is wrong, in the file, line and field that is told; 2 wrong usage, or a file that
+can't be read.")]
 struct ValidateArgs {
     /// The sidecar's configuration, YAML
     #[arg(long, short, env = "SLUICE_CONFIG", default_value = "sluice.yaml")]
     config: PathBuf,
-    /// The filter's plugin configuration, JSON or YAML: also checks that every policy it names exists
+    /// The filter's plugin configuration, JSON or YAML, or the manifest or bootstrap that has it: also checks that every
+    /// policy it names exists
     #[arg(long, short)]
     filter: Option<PathBuf>,
 }
@@ -114,6 +142,11 @@ pub fn run() -> ExitCode {
         Command::Validate(args) => run_validate(&args),
         Command::Inspect(args) => run_inspect(&args),
         Command::Import(args) => run_import(&args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "sluice", &mut script);
+            print(&String::from_utf8_lossy(&script))
+        }
         Command::Script { script } => {
             let text = match script {
                 Script::Decide => store::script::DECIDE,
@@ -172,9 +205,13 @@ fn block_on<T>(future: impl Future<Output = T>) -> io::Result<T> {
 }
 
 fn run_validate(args: &ValidateArgs) -> ExitCode {
+    let refuse = |error: &ConfigError| {
+        let code = fail(&error.to_string());
+        if matches!(error, ConfigError::Read { .. }) { ExitCode::from(2) } else { code }
+    };
     let config = match load(&args.config) {
         Ok(config) => config,
-        Err(error) => return fail(&error.to_string()),
+        Err(error) => return refuse(&error),
     };
     println!("{}: ok, {} policies", args.config.display(), config.policies.len());
     let Some(path) = &args.filter else { return ExitCode::SUCCESS };
@@ -183,7 +220,7 @@ fn run_validate(args: &ValidateArgs) -> ExitCode {
             println!("{}: ok, {checks} checks, and every policy they name exists", path.display());
             ExitCode::SUCCESS
         }
-        Err(error) => fail(&error.to_string()),
+        Err(error) => refuse(&error),
     }
 }
 

@@ -19,6 +19,7 @@ pub(super) struct File {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(clippy::struct_excessive_bools, reason = "the file has them")]
 pub(super) struct Descriptor {
     #[serde(deserialize_with = "not_empty")]
     pub key: String,

@@ -44,7 +44,10 @@ pub enum ImportError {
 ///
 /// If that service would not take it either, or if nothing in it is limited.
 pub fn import(text: &str, file_name: &str) -> Result<Imported, ImportError> {
-    let file: file::File = read(text).map_err(|error| error.in_file(file_name))?;
+    let file: file::File = read(text).map_err(|mut error| {
+        error.field = without_wrapper(&error.field);
+        error.in_file(file_name)
+    })?;
     let mut notes = Vec::new();
     without_equal(&file.descriptors, "descriptors", &mut |line, field, message| {
         notes.push(format!("{file_name}: line {line}: {field}: {message}"));
@@ -59,6 +62,16 @@ pub fn import(text: &str, file_name: &str) -> Result<Imported, ImportError> {
     let (filter, todos) = write::filter(&head, &policies);
     notes.extend(todos.into_iter().map(|todo| format!("the filter's rules: TODO: {todo}")));
     Ok(Imported { sidecar, filter, notes })
+}
+
+/// A path without the field that `Spanned` puts between a descriptor and its fields.
+fn without_wrapper(path: &str) -> String {
+    let mut pieces = path.split("descriptors[");
+    let mut result = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        result.extend(["descriptors[", &piece.replacen("].value", "]", 1)]);
+    }
+    result
 }
 
 /// A policy to be.

@@ -241,7 +241,7 @@ fn what_that_service_refuses_is_refused_with_its_place() {
         ("descriptors: []".to_owned(), "line 1, column 1: the configuration: missing field `domain`"),
         ("domain: ''".to_owned(), "line 1, column 9: domain: it is empty"),
         ("domain: d\ndescriptor: []".to_owned(), "line 2, column 1: descriptor: unknown field"),
-        (one("{value: x}"), "line 3, column 6: descriptors[0].value: missing field `key`"),
+        (one("{value: x}"), "line 3, column 6: descriptors[0]: missing field `key`"),
         (one("{key: ''}"), "line 3, column 11: descriptors[0].key: it is empty"),
         (one("{key: a, valu: b}"), "line 3, column 14: descriptors[0].valu: unknown field"),
         (one("{key: a, shadow_mode: maybe}"), "descriptors[0].shadow_mode: "),
@@ -254,7 +254,7 @@ fn what_that_service_refuses_is_refused_with_its_place() {
         (one("{key: a, rate_limit: {unit: day, replaces: [x]}}"), "rate_limit.replaces[0]: "),
         (
             one("{key: a, descriptors: [{key: b, ky: c}]}"),
-            "line 3, column 35: descriptors[0].descriptors[0].ky: unknown",
+            "line 3, column 37: descriptors[0].descriptors[0].ky: unknown",
         ),
         (one("{key: a, value: b}\n  - {key: a, value: b}"), "the key \"a\" is there twice with the same value"),
     ];

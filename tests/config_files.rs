@@ -184,7 +184,7 @@ fn whole_files_are_validated() {
             wrong(MANIFESTS, "- checks: [{policy: per-ip", "- checks: [{policy: other"),
             "spec.wasm[0].config.rules[0].checks[0].policy: there is".into(),
         ),
-        (wrong(MANIFESTS, "kind: EnvoyExtensionPolicy", "kind: [Envoy"), "".into()),
+        (wrong(MANIFESTS, "kind: EnvoyExtensionPolicy", "kind: [Envoy"), String::new()),
     ];
     for ((text, place), message) in table {
         let (code, said) = validate(&text);

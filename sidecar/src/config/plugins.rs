@@ -149,7 +149,9 @@ fn fields(document: &str, value: &Value, at: Vec<Step>, file_name: &str) -> Resu
 fn within_text(document: &str, at: Vec<Step>) -> Result<Plugin, FieldError> {
     let Spanned { value: text, referenced, .. } = read_with(document, At::<Spanned<String>>(&at, PhantomData))?;
     let (line, column) = (referenced.line(), referenced.column());
-    let lines_before = lines_before(document, line);
+    // A literal block is placed at its first line, not at its `|`; of one in quotes, where lines may be folded, the first
+    // line is right.
+    let lines_before = line.saturating_sub(1);
     let config = FilterConfig::parse(text.as_bytes()).map_err(|error| {
         let (place, path, message) = match &error {
             FilterError::Syntax { message, line, .. } => (Some(*line), "", message.clone()),
@@ -163,14 +165,6 @@ fn within_text(document: &str, at: Vec<Step>) -> Result<Plugin, FieldError> {
         FieldError { line, column, field: joined(&at, path), message }
     })?;
     Ok(Plugin { config, at, text, start: Vec::new(), lines_before })
-}
-
-/// Lines in front of a text's first line. That of a literal block is the one below its `|`; in quotes, where lines may be
-/// folded, everything is taken for the line where it starts.
-fn lines_before(document: &str, line: u64) -> u64 {
-    let start = usize::try_from(line).ok().and_then(|line| document.lines().nth(line.saturating_sub(1)));
-    let indicator = start.and_then(|start| start.rsplit_once(':')).map_or("", |(_, indicator)| indicator.trim());
-    if indicator.starts_with('|') { line } else { line.saturating_sub(1) }
 }
 
 fn binary(document: &str, at: &[Step]) -> FieldError {

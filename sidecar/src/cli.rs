@@ -4,10 +4,12 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Config, ConfigError};
+use crate::import::{self, ImportError, Imported};
 use crate::{health, inspect, serve, store};
 
 /// Exact, atomic rate limits for Envoy and Istio.
@@ -32,6 +34,8 @@ enum Command {
     },
     /// Tell in words what is kept of a key; changes nothing
     Inspect(InspectArgs),
+    /// Turn a configuration of envoyproxy/ratelimit into Sluice's; what has no equal is told on stderr
+    Import(ImportArgs),
     /// Print a Lua script as it runs in Redis, to be run by hand (its head says how)
     Script {
         /// Which one
@@ -40,9 +44,22 @@ enum Command {
     },
     /// Print the JSON schema of the filter's plugin configuration, for editors
     Schema,
+    /// Print a script that completes this command line in a shell
+    #[command(after_help = "Examples:
+  source <(sluice completions bash)
+  sluice completions zsh > ~/.zfunc/_sluice
+  sluice completions fish > ~/.config/fish/completions/sluice.fish")]
+    Completions {
+        /// Which shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  sluice serve --config sluice.yaml
+  RUST_LOG=debug sluice serve --log-format json")]
 struct ServeArgs {
     /// The sidecar's configuration, YAML
     #[arg(long, short, env = "SLUICE_CONFIG", default_value = "sluice.yaml")]
@@ -59,6 +76,9 @@ enum LogFormat {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  sluice inspect per-ip 203.0.113.7
+  sluice inspect --config sluice.yaml per-user-and-method alice GET")]
 struct InspectArgs {
     /// The sidecar's configuration, YAML
     #[arg(long, short, env = "SLUICE_CONFIG", default_value = "sluice.yaml")]
@@ -80,11 +100,45 @@ enum Script {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  sluice import ratelimit.yaml --only sidecar > sluice.yaml
+  sluice import ratelimit.yaml --only filter > plugin.yaml
+  sluice validate --config sluice.yaml --filter plugin.yaml
+
+The file doesn't say which requests have which descriptors: rules that need a look have a TODO.")]
+struct ImportArgs {
+    /// The configuration of envoyproxy/ratelimit, YAML
+    file: PathBuf,
+    /// Print one of the two files; without it, both as two YAML documents
+    #[arg(long, value_enum)]
+    only: Option<Part>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Part {
+    /// What `sluice serve` reads
+    Sidecar,
+    /// The plugin's configuration
+    Filter,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  sluice validate
+  sluice validate --config sluice.yaml --filter envoy.yaml
+  sluice validate --config sluice.yaml --filter wasmplugin.yaml
+
+--filter takes what the plugin reads by itself, a bootstrap of Envoy's, or Kubernetes manifests: WasmPlugin, EnvoyFilter,
+EnvoyExtensionPolicy, in any number of YAML documents.
+
+Exit codes: 0 all is well; 1 something is wrong, in the file, line and field that is told; 2 wrong usage, or a file that
+can't be read.")]
 struct ValidateArgs {
     /// The sidecar's configuration, YAML
     #[arg(long, short, env = "SLUICE_CONFIG", default_value = "sluice.yaml")]
     config: PathBuf,
-    /// The filter's plugin configuration, JSON or YAML: also checks that every policy it names exists
+    /// The filter's plugin configuration, JSON or YAML, or the manifest or bootstrap that has it: also checks that every
+    /// policy it names exists
     #[arg(long, short)]
     filter: Option<PathBuf>,
 }
@@ -99,6 +153,12 @@ pub fn run() -> ExitCode {
             Err(error) => fail(&error.to_string()),
         },
         Command::Inspect(args) => run_inspect(&args),
+        Command::Import(args) => run_import(&args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "sluice", &mut script);
+            print(&String::from_utf8_lossy(&script))
+        }
         Command::Script { script } => {
             let text = match script {
                 Script::Decide => store::script::DECIDE,
@@ -158,9 +218,13 @@ fn block_on<T>(future: impl Future<Output = T>) -> io::Result<T> {
 }
 
 fn run_validate(args: &ValidateArgs) -> ExitCode {
+    let refuse = |error: &ConfigError| {
+        let code = fail(&error.to_string());
+        if matches!(error, ConfigError::Read { .. }) { ExitCode::from(2) } else { code }
+    };
     let config = match load(&args.config) {
         Ok(config) => config,
-        Err(error) => return fail(&error.to_string()),
+        Err(error) => return refuse(&error),
     };
     println!("{}: ok, {} policies", args.config.display(), config.policies.len());
     let Some(path) = &args.filter else { return ExitCode::SUCCESS };
@@ -169,7 +233,24 @@ fn run_validate(args: &ValidateArgs) -> ExitCode {
             println!("{}: ok, {checks} checks, and every policy they name exists", path.display());
             ExitCode::SUCCESS
         }
-        Err(error) => fail(&error.to_string()),
+        Err(error) => refuse(&error),
+    }
+}
+
+fn run_import(args: &ImportArgs) -> ExitCode {
+    let name = args.file.display().to_string();
+    let imported = read(&args.file).map_err(ImportError::from).and_then(|text| import::import(&text, &name));
+    let Imported { sidecar, filter, notes } = match imported {
+        Ok(imported) => imported,
+        Err(error) => return fail(&error.to_string()),
+    };
+    for note in notes {
+        eprintln!("{note}");
+    }
+    match args.only {
+        Some(Part::Sidecar) => print(&sidecar),
+        Some(Part::Filter) => print(&filter),
+        None => print(&format!("{sidecar}---\n{filter}")),
     }
 }
 

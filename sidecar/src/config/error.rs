@@ -35,11 +35,22 @@ pub enum ConfigError {
         /// What the filter says.
         message: String,
     },
+    /// A file of Envoy or Kubernetes in which Sluice's filter is not.
+    #[error(
+        "{file}: no plugin configuration of Sluice is in it: it would be the pluginConfig of a WasmPlugin, the config of \
+         an EnvoyExtensionPolicy's wasm, or the configuration of a Wasm filter, and have `sidecar` and `rules`"
+    )]
+    NoPlugin {
+        /// The file.
+        file: String,
+    },
     /// The filter names a policy that the sidecar doesn't have.
-    #[error("{file}: {field}: there is no policy {policy:?} in the sidecar's configuration")]
+    #[error("{file}: line {line}: {field}: there is no policy {policy:?} in the sidecar's configuration")]
     UnknownPolicy {
         /// The filter's file.
         file: String,
+        /// The line, from 1.
+        line: u64,
         /// The path of the field.
         field: String,
         /// The name.
@@ -49,7 +60,7 @@ pub enum ConfigError {
 
 /// A field's error before it is known which file it is in.
 #[derive(Debug)]
-pub(super) struct FieldError {
+pub(crate) struct FieldError {
     pub line: u64,
     pub column: u64,
     pub field: String,
@@ -57,7 +68,7 @@ pub(super) struct FieldError {
 }
 
 impl FieldError {
-    pub(super) fn in_file(self, file: &str) -> ConfigError {
+    pub(crate) fn in_file(self, file: &str) -> ConfigError {
         let Self { line, column, field, message } = self;
         ConfigError::Field { file: file.to_owned(), line, column, field, message }
     }

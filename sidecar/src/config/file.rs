@@ -1,12 +1,13 @@
 //! The configuration as it stands in the file, and its way into a [`Config`].
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::{DeserializeOwned, DeserializeSeed, Error as _};
 use serde::{Deserialize, Deserializer};
 
 use super::error::{FieldError, PolicyError};
@@ -140,11 +141,16 @@ fn default_replicas() -> NonZeroU32 {
 }
 
 /// Reads YAML. An error names the place and the path of the field.
-pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, FieldError> {
+pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<T, FieldError> {
+    read_with(text, PhantomData)
+}
+
+/// The same for what a seed makes of it.
+pub(super) fn read_with<'de, S: DeserializeSeed<'de>>(text: &'de str, seed: S) -> Result<S::Value, FieldError> {
     let mut place = None;
     let value = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
         let mut track = serde_path_to_error::Track::new();
-        let value = T::deserialize(serde_path_to_error::Deserializer::new(deserializer, &mut track));
+        let value = seed.deserialize(serde_path_to_error::Deserializer::new(deserializer, &mut track));
         place = value.is_err().then(|| track.path().to_string());
         value
     });

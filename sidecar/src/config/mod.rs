@@ -4,6 +4,7 @@
 mod error;
 mod file;
 mod listeners;
+mod plugins;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -11,8 +12,8 @@ mod tests;
 use std::net::SocketAddr;
 
 pub use error::ConfigError;
+pub(crate) use file::read;
 pub use listeners::{Auth, Tls};
-use sluice_filter::config::Config as FilterConfig;
 
 use crate::policy::Policies;
 use crate::store::StoreSettings;
@@ -65,29 +66,24 @@ impl Config {
         file::parse(text).map_err(|error| error.in_file(file_name))
     }
 
-    /// Reads the filter's configuration, and looks whether every policy that it names is here and none of
-    /// its requests is larger than [`Limits`] allow. Returns how many checks it has.
+    /// Reads the filter's configuration, by itself or in a whole manifest or bootstrap, and looks whether every policy
+    /// that it names is here. Returns how many checks it has.
     ///
     /// # Errors
     ///
-    /// If the text is not a configuration of the filter, or if the two do not fit.
+    /// If there is no configuration of the filter in the text, or a wrong one, or if the two do not fit.
     pub fn check_filter(&self, text: &str, file_name: &str) -> Result<usize, ConfigError> {
-        // First as YAML, for errors that know the line; then as the JSON that Envoy makes of it, by the filter's
-        // own reader.
-        file::read::<FilterConfig>(text).map_err(|error| error.in_file(file_name))?;
-        let value: serde_json::Value = file::read(text).map_err(|error| error.in_file(file_name))?;
-        let filter = FilterConfig::parse(value.to_string().as_bytes())
-            .map_err(|error| ConfigError::Filter { file: file_name.to_owned(), message: error.to_string() })?;
+        let plugins = plugins::read_all(text, file_name)?;
         let mut checks = 0;
-        for (field, policy) in filter.policies() {
-            if !self.policies.contains_key(policy) {
-                return Err(ConfigError::UnknownPolicy {
-                    file: file_name.to_owned(),
-                    field,
-                    policy: policy.to_owned(),
-                });
+        for plugin in &plugins {
+            for (field, policy) in plugin.config.policies() {
+                if !self.policies.contains_key(policy) {
+                    let (line, field) = plugin.place(&field);
+                    let (file, policy) = (file_name.to_owned(), policy.to_owned());
+                    return Err(ConfigError::UnknownPolicy { file, line, field, policy });
+                }
+                checks += 1;
             }
-            checks += 1;
         }
         Ok(checks)
     }

@@ -146,7 +146,10 @@ fn the_filters_configuration_is_held_against_the_policies() {
     };
     assert_eq!(config.check_filter(&filter("slow"), "plugin.yaml").unwrap(), 2);
     let error = config.check_filter(&filter("fast"), "plugin.yaml").unwrap_err().to_string();
-    assert!(error.starts_with("plugin.yaml: rules[0].checks[1].policy: there is no policy \"fast\""), "{error}");
+    assert!(
+        error.starts_with("plugin.yaml: line 3: rules[0].checks[1].policy: there is no policy \"fast\""),
+        "{error}"
+    );
     for (text, message) in [
         ("rules: 5", "line 1, column 8: rules: "),
         ("rules: [", "line 1, column 8: rules: "),

@@ -70,7 +70,7 @@ async fn what_is_leased_in_one_window_is_not_spent_in_the_next() {
     // Redis has the same clock.
     let now_ms = || u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
     let until = async |ms: u64| {
-        tokio::time::sleep(Duration::from_millis((WINDOW_MS + ms - now_ms() % WINDOW_MS) % WINDOW_MS)).await
+        tokio::time::sleep(Duration::from_millis((WINDOW_MS + ms - now_ms() % WINDOW_MS) % WINDOW_MS)).await;
     };
     until(WINDOW_MS / 2).await;
     for _ in 0..100 {

@@ -59,6 +59,9 @@ fn examples() -> (BTreeMap<String, Value>, Value) {
             policies[check["policy"].as_str().unwrap()] =
                 json!({"algorithm": "fixed_window", "rate": format!("{LIMIT}/1h")});
         }
+        if heading == "Leases" {
+            policies["per-caller"]["lease"] = json!({"ttl": "1m"});
+        }
         // A busy machine is not what this is about.
         example["sidecar"]["timeout"] = "2s".into();
         assert!(examples.insert(heading.to_owned(), example).is_none(), "two examples under {heading}");
@@ -90,6 +93,7 @@ async fn each_does_what_is_said_of_it() {
             "Preflights" => preflights(&scene).await,
             "Headers" => headers(&scene).await,
             "Denial cache" => denial_cache(&scene).await,
+            "Leases" => leases(&scene).await,
             other => panic!("say here what the example of \"{other}\" does"),
         }
         let failed = scene.stack.metric("failed_open").await + scene.stack.metric("failed_closed").await;
@@ -182,4 +186,11 @@ async fn denial_cache(scene: &Scene) {
     }
     assert_eq!(scene.stack.metric("callouts").await, 1);
     assert_eq!(scene.stack.metric("denied_locally").await, 1);
+}
+
+async fn leases(scene: &Scene) {
+    for remaining in (LIMIT - 50..LIMIT).rev() {
+        assert_eq!(scene.get("/", &[("x-api-key", "a")]).await.rate_limit(), ("per-caller", remaining));
+    }
+    assert!(scene.stack.metric("allowed_locally").await > 0);
 }

@@ -1,6 +1,6 @@
 //! What is admitted, and how much of it without asking.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
@@ -54,6 +54,40 @@ async fn windows_that_follow_each_other_admit_their_limit_each() {
         let most = most_within(&times, Duration::from_secs(seconds));
         assert!(most <= windows * LIMIT, "{most} within {seconds} s");
     }
+    Account::settled(&stack).await;
+    stack.assert_invariants(&[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_leased_in_one_window_is_not_spent_in_the_next() {
+    const LIMIT: u64 = 500;
+    const WINDOW_MS: u64 = 4_000;
+    let policies = json!({"hot": {
+        "algorithm": "fixed_window", "rate": format!("{LIMIT}/4s"), "align": true,
+        "lease": {"max": 100, "share": 0.3, "ttl": "1m"},
+    }});
+    let mut stack = Stack::start(&policies, &charged_to(&["hot"])).await;
+    // Redis has the same clock.
+    let now_ms = || u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
+    let until = async |ms: u64| {
+        tokio::time::sleep(Duration::from_millis((WINDOW_MS + ms - now_ms() % WINDOW_MS) % WINDOW_MS)).await;
+    };
+    until(WINDOW_MS / 2).await;
+    for _ in 0..100 {
+        assert!(stack.envoy().get("/", &[]).await.is_allowed());
+    }
+    eventually("some of it is left", async || {
+        let (leased, spent) = (stack.metric("leased").await, stack.metric("lease_spent").await);
+        (leased > spent + 10).then_some(())
+    })
+    .await;
+    until(10).await;
+    let (begin, mut admitted) = (now_ms(), 0);
+    while stack.envoy().get("/", &[]).await.is_allowed() {
+        admitted += 1;
+    }
+    let windows = now_ms() / WINDOW_MS - begin / WINDOW_MS + 1;
+    assert!(admitted <= windows * LIMIT, "{admitted} in {windows} windows");
     Account::settled(&stack).await;
     stack.assert_invariants(&[]).await;
 }

@@ -161,6 +161,11 @@ fn only_a_request_that_could_be_decided_here_asks() {
     bench.warm(&rare, later);
     let wanted = bench.ask(&[hot.clone(), rare.clone()], 2 * later);
     assert!(wanted.iter().all(|&wanted| wanted > 0), "{wanted:?}");
+    // A key that is there twice needs both.
+    bench.grant(&hot, 1, 40, 40);
+    bench.leases.asked_in_vain(&hot);
+    assert_eq!(bench.ask(std::slice::from_ref(&hot), later + 20), [0], "one is enough");
+    assert_ne!(bench.ask(&[hot.clone(), hot.clone()], later + 20), [0, 0]);
     // Who has enough doesn't ask.
     bench.grant(&hot, 10, 40, 40);
     bench.leases.asked_in_vain(&hot);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{answer, entry, ms, wait, worker, worker_with};
-use crate::batch::State;
+use crate::batch::{MAX_CHECKS, State};
 use crate::headers::Field;
 use crate::host::fake::{Did, FakeHost};
 use crate::leases::BUSY;
@@ -156,6 +156,22 @@ fn without_a_batch_the_tick_gives_back_and_then_stops() {
     assert_eq!(host.take(), [Did::Tick(Duration::ZERO)]);
     assert_eq!(host.counted(Metric::CalloutsFailed), 0);
     assert!(host.warnings.borrow().is_empty());
+}
+
+#[test]
+fn the_first_of_several_callouts_gives_back() {
+    let (mut worker, host) = (worker(), FakeHost::default());
+    lease(&mut worker, &host, 5);
+    host.now.set(ms(TTL));
+    worker.tick(&host);
+    let slots: Vec<_> = (0..=MAX_CHECKS).map(|_| wait(&mut worker, &host, 5)).collect();
+    host.take();
+    worker.wake_up(&host);
+    let did = host.take();
+    let gives_back = |did: &Did| matches!(did, Did::Call { body, .. } if body.contains("refunds"));
+    assert_eq!(did.iter().map(gives_back).collect::<Vec<_>>(), [false, true, false], "after the wake-up");
+    assert_eq!(counted(&host), [5, 0, 5, 5]);
+    drop(slots);
 }
 
 #[test]

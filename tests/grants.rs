@@ -78,13 +78,11 @@ async fn what_was_not_spent_is_given_back_with_a_later_batch() {
     assert_eq!(ground.check("window", 0, 0).await["remaining"], 979);
     // Beside questions, and before them.
     let again = json!({"policy": "window", "key": ["k"], "cost": 20, "charge": charge});
-    let check = json!({"policy": "window", "key": ["k"]});
-    let decisions = ground.ask(json!({"requests": [{"checks": [check]}], "refunds": [again]})).await;
-    assert_eq!(decisions[0]["checks"][0]["remaining"], 998);
-    // What can't be given back is no reason to decide nothing.
+    // What can't be given back is no reason to decide nothing, or to keep the rest.
     let unknown = json!({"policy": "nope", "key": ["k"], "cost": 20, "charge": charge});
-    let decisions = ground.ask(json!({"requests": [{"checks": [check]}], "refunds": [unknown]})).await;
-    assert_eq!(decisions[0]["checks"][0]["remaining"], 997);
+    let check = json!({"policy": "window", "key": ["k"]});
+    let decisions = ground.ask(json!({"requests": [{"checks": [check]}], "refunds": [unknown, again]})).await;
+    assert_eq!(decisions[0]["checks"][0]["remaining"], 998);
     ground.end().await;
 }
 

@@ -101,6 +101,11 @@ impl Engine {
         self.policies.len()
     }
 
+    /// Whether there is a policy of this name.
+    pub fn has_policy(&self, name: &str) -> bool {
+        self.policies.contains_key(name)
+    }
+
     /// What a question may be.
     pub fn limits(&self) -> &Limits {
         &self.limits

@@ -55,8 +55,10 @@ type Requests = Vec<Result<Request, RequestError>>;
 
 /// Gives back what is left of leases. Whoever sends it has no use for an answer; `sluice_refunds_total` counts it.
 async fn give_back(app: &App, refunds: &[Refund]) {
-    if !refunds.is_empty()
-        && let Err(error) = app.engine.refund(refunds).await
+    // A policy that is gone is no reason to keep what others are owed.
+    let known: Vec<Refund> = refunds.iter().filter(|refund| app.engine.has_policy(&refund.policy)).cloned().collect();
+    if !known.is_empty()
+        && let Err(error) = app.engine.refund(&known).await
     {
         tracing::debug!(%error, "leases were not given back");
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -120,6 +121,8 @@ impl Gateway {
     }
 
     async fn snapshot(&self, envoy: &Envoy) -> Result<Snapshot, String> {
+        // What leases decide is counted at the plugin's next tick, 10 ms later.
+        tokio::time::sleep(Duration::from_millis(100)).await;
         let mut stats = BTreeMap::new();
         for prefix in ["^http.ingress.downstream_rq_.xx", "^wasmcustom.sluice_", "^wasm.sluice.vm_reload"] {
             stats.extend(envoy.stats(prefix).await);

@@ -113,6 +113,8 @@ impl Gateway {
     }
 
     fn snapshot_without_envoy(&self) -> Result<Snapshot, String> {
+        // What wrk left behind when its time was up is decided all the same.
+        std::thread::sleep(Duration::from_millis(100));
         Snapshot::take(
             &[None, Some(&self.sidecar.process), Some(&self.redis.process)],
             self.commands(),

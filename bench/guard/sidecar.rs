@@ -29,7 +29,7 @@ pub fn batch(count: u32, requests: u32) {
     let mut router = check_router(Arc::clone(&app));
     let request = |number| json!({"checks": [{"policy": "per-tenant", "key": key(number)}]});
     let body = json!({"requests": (0..requests).map(request).collect::<Vec<_>>()}).to_string();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         for _ in 0..count {
             let request = Request::post("/v1/check").body(Body::from(body.clone())).unwrap();

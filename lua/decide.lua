@@ -12,13 +12,6 @@ end
 -- How many arguments a check has, and how many integers the reply tells of it.
 local WIDTH, TOLD = LEASES and 8 or 6, LEASES and 6 or 5
 
--- What is granted ahead of what remains: as much as is wanted, but only a share.
-local function granted(at, remaining)
-  local want, share = tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
-  local most = (remaining * share - remaining * share % 1000000) / 1000000
-  return want < most and want or most
-end
-
 -- Decides the check whose arguments start at ARGV[at]. The first result is nil if one of them is out of
 -- range; the last two say whether the check is a shadow, and what was granted ahead.
 local function evaluate(state, at, is_peek)
@@ -49,7 +42,11 @@ local function evaluate(state, at, is_peek)
     then
       return nil
     end
-    ahead = allowed and new_state and granted(at, remaining) or 0
+    if allowed and new_state then
+      -- As much as is wanted, but only a share of what remains.
+      local most = remaining * share
+      ahead = math.min(want, (most - most % 1000000) / 1000000)
+    end
     if ahead > 0 then
       -- What remains can be taken: this is allowed too.
       allowed, remaining, retry_us, reset_us, new_state, ttl_us =

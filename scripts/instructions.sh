@@ -5,6 +5,8 @@
 #     scripts/instructions.sh check      fails if a case takes noticeably more, or less, than is on record
 #     scripts/instructions.sh update     puts the counts of today on record
 set -euo pipefail
+# A case that goes wrong must not count as none.
+shopt -s inherit_errexit
 # shellcheck source=scripts/tools.sh
 source "$(dirname "$0")/tools.sh"
 cd "$ROOT"
@@ -35,7 +37,8 @@ total() {
 
 COUNTS=$(
     "$PROGRAM" | while read -r name requests; do
-        few=$(total "$name" "$FEW") many=$(total "$name" "$MANY")
+        few=$(total "$name" "$FEW")
+        many=$(total "$name" "$MANY")
         echo "$name $(((many - few) / ((MANY - FEW) * requests)))"
     done
 )

@@ -39,9 +39,8 @@ pub enum ServerProblem {
     Foreign(&'static str),
 }
 
-impl ServerProblem {
-    /// What an error of the server's says.
-    pub fn from(error: RedisError) -> Self {
+impl From<RedisError> for ServerProblem {
+    fn from(error: RedisError) -> Self {
         match error.code() {
             None => Self::Lost(error),
             Some("NOAUTH") => Self::NoPassword,

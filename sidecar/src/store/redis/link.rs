@@ -171,50 +171,47 @@ impl Link {
         F: Future<Output = Result<Value, RedisError>> + Send + 'static,
     {
         let inner = &self.0;
-        let answer = inner.put(deadline, question).await;
-        match &answer {
-            Err(StoreError::Down(_)) => inner.stats.not_asked.count(),
-            Err(StoreError::Timeout(_)) => {
-                inner.stats.timeouts.count();
-                let why = || format!("it does not answer within {} ms", inner.timeout.as_millis());
-                if inner.breaker.failed(why) {
-                    inner.report();
-                }
-                inner.alarm.notify_one();
+        let answer = async {
+            if let Some(why) = inner.breaker.why_open() {
+                return Err(StoreError::Down(why));
             }
-            Err(StoreError::Unreachable(_)) => {
-                inner.stats.unreachable.count();
-                inner.alarm.notify_one();
-            }
-            Err(StoreError::Refused(error)) => {
-                inner.breaker.succeeded();
-                inner.refused(error);
-            }
-            Ok(_) | Err(_) => inner.breaker.succeeded(),
+            let late = |_| StoreError::Timeout(inner.timeout);
+            let connection = inner.connection(deadline).await?;
+            // Whoever gives up here has not been heard of by the server.
+            let permit = timeout_at(deadline, Arc::clone(&inner.permits).acquire_owned()).await.map_err(late)?;
+            let permit = permit.map_err(|_| StoreError::Down("the link is closed".into()))?;
+            let sent = Sent::new(permit, question(connection));
+            timeout_at(deadline, sent).await.map_err(late)?.map_err(store_error)
         }
+        .await;
+        inner.note(&answer);
         answer
     }
 }
 
 impl Inner {
-    async fn put<F>(
-        &self,
-        deadline: Instant,
-        question: impl FnOnce(MultiplexedConnection) -> F,
-    ) -> Result<Value, StoreError>
-    where
-        F: Future<Output = Result<Value, RedisError>> + Send + 'static,
-    {
-        if let Some(why) = self.breaker.why_open() {
-            return Err(StoreError::Down(why));
+    /// Counts what became of a question, and sees to what that says of the server.
+    fn note(&self, answer: &Result<Value, StoreError>) {
+        match answer {
+            Err(StoreError::Down(_)) => self.stats.not_asked.count(),
+            Err(StoreError::Timeout(_)) => {
+                self.stats.timeouts.count();
+                let why = || format!("it does not answer within {} ms", self.timeout.as_millis());
+                if self.breaker.failed(why) {
+                    self.report();
+                }
+                self.alarm.notify_one();
+            }
+            Err(StoreError::Unreachable(_)) => {
+                self.stats.unreachable.count();
+                self.alarm.notify_one();
+            }
+            Err(StoreError::Refused(error)) => {
+                self.breaker.succeeded();
+                self.refused(error);
+            }
+            Ok(_) | Err(_) => self.breaker.succeeded(),
         }
-        let late = |_| StoreError::Timeout(self.timeout);
-        let connection = self.connection(deadline).await?;
-        // Whoever gives up here has not been heard of by the server.
-        let permit = timeout_at(deadline, Arc::clone(&self.permits).acquire_owned()).await.map_err(late)?;
-        let permit = permit.map_err(|_| StoreError::Down("the link is closed".into()))?;
-        let sent = Sent::new(permit, question(connection));
-        timeout_at(deadline, sent).await.map_err(late)?.map_err(store_error)
     }
 
     async fn connection(&self, deadline: Instant) -> Result<MultiplexedConnection, StoreError> {

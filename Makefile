@@ -63,6 +63,8 @@ lint: setup ## Formatting, clippy natively and for both Wasm targets, luacheck
 	@scripts/optional.sh shellcheck -x scripts/*.sh .ci/run
 	@scripts/optional.sh cargo-deny --workspace check
 	@scripts/manifests.sh
+	@scripts/charts.sh
+	@scripts/alerts.sh
 
 unit: setup-build ## Unit tests, natively
 	cargo test --workspace --lib --bins

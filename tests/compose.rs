@@ -101,7 +101,7 @@ fn services_and_files_that_are_named_are_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dashboard_asks_for_metrics_that_there_are() {
+async fn dashboard_and_alerts_ask_for_metrics_that_there_are() {
     let policies = json!({"window": {"algorithm": "fixed_window", "rate": "1/1h"}});
     let rules = json!([{"checks": [{"policy": "window", "key": [{"literal": "all"}]}]}]);
     let mut stack = Stack::start(&policies, &rules).await;
@@ -113,15 +113,17 @@ async fn the_dashboard_asks_for_metrics_that_there_are() {
     let told: BTreeSet<&str> = told.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
 
     let dashboard: Value = serde_json::from_str(&text("compose/grafana/sluice.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap()).map(|target| &target["expr"]);
+    let alerts = yaml("../charts/sluice/alerts.yaml");
+    let rules = alerts["groups"][0]["rules"].as_array().unwrap().iter().map(|rule| &rule["expr"]);
     let mut asked = BTreeSet::new();
-    for panel in dashboard["panels"].as_array().unwrap() {
-        for target in panel["targets"].as_array().unwrap() {
-            let expression = target["expr"].as_str().unwrap();
-            let words = expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
-            asked.extend(words.filter(|word| word.starts_with("sluice_")).map(str::to_owned));
-        }
+    for expression in targets.chain(rules) {
+        let words =
+            expression.as_str().unwrap().split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        asked.extend(words.filter(|word| word.starts_with("sluice_")).map(str::to_owned));
     }
-    assert!(asked.len() >= 10, "{asked:?}");
+    assert!(asked.len() >= 15, "{asked:?}");
     for metric in asked {
         assert!(told.contains(metric.as_str()), "nobody has {metric}; there are {told:?}");
     }

@@ -12,6 +12,7 @@ const root = process.argv[2];
 const packages = [
   "kubernetes-models",
   "@kubernetes-models/istio",
+  "@kubernetes-models/prometheus-operator",
   "@kubernetes-models/envoy-gateway",
   "@kubernetes-models/gateway-api",
 ];

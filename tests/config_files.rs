@@ -7,6 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::documents::documents;
 use crate::schema;
 use crate::support::{plugin, repository, tool};
 
@@ -32,24 +33,10 @@ fn files_in_envoy() {
 
 #[test]
 fn examples_in_documents() {
-    let documents = [
-        "README.md",
-        "ARCHITECTURE.md",
-        "CONTRIBUTING.md",
-        "docs/algorithms.md",
-        "docs/filter.md",
-        "docs/kubernetes.md",
-        "docs/migrating.md",
-        "docs/redis.md",
-        "docs/security.md",
-        "docs/sidecar.md",
-        "envoy/README.md",
-        "lua/README.md",
-    ];
     let mut blocks = Vec::new();
-    for name in documents {
-        let Ok(text) = std::fs::read_to_string(repository().join(name)) else { continue };
-        blocks.extend(code_blocks(&text).map(|(line, block)| (format!("{name}:{line}"), block)));
+    for document in documents(repository()) {
+        let text = std::fs::read_to_string(&document).unwrap();
+        blocks.extend(code_blocks(&text).map(|(line, block)| (format!("{}:{line}", document.display()), block)));
     }
     let kinds = check(blocks);
     assert!(kinds.contains_key(&Kind::Plugin) && kinds.contains_key(&Kind::Sidecar), "{kinds:?}");
@@ -80,6 +67,19 @@ fn what_migrating_shows_is_what_import_prints() {
     sluice(&["validate", "--config", "sidecar", "--filter", "filter"]);
 }
 
+/// Values of the Helm chart: what the sidecar and the plugin make of theirs. `scripts/charts.sh` has Helm look at those
+/// of the chart itself.
+fn check_values(name: &str, values: &Value) {
+    let sidecar = sluice::config::Config::parse(&values["config"].to_string(), name);
+    let sidecar = sidecar.unwrap_or_else(|error| panic!("{error}"));
+    for plugin in values["wasmPlugins"].as_object().unwrap().values() {
+        let mut config = plugin["config"].clone();
+        config["sidecar"]["cluster"] = "outbound|8080||sluice".into();
+        let checks = sidecar.check_filter(&config.to_string(), name).unwrap_or_else(|error| panic!("{error}"));
+        assert!(checks > 0, "{name} limits nothing");
+    }
+}
+
 /// Reads each text as what it is, and counts the kinds.
 fn check(texts: Vec<(String, String)>) -> BTreeMap<Kind, usize> {
     let mut kinds = BTreeMap::new();
@@ -104,6 +104,9 @@ fn check(texts: Vec<(String, String)>) -> BTreeMap<Kind, usize> {
             Kind::Foreign
         } else if value.get("policies").is_some() {
             sluice::config::Config::parse(&text, &name).unwrap_or_else(|error| panic!("{error}"));
+            Kind::Sidecar
+        } else if value.get("wasmPlugins").is_some() {
+            check_values(&name, &value);
             Kind::Sidecar
         } else if ["services", "scrape_configs", "datasources", "providers"]
             .iter()

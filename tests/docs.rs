@@ -1,7 +1,6 @@
 //! What docs/algorithms.md says in numbers, tried out on the model; and its picture is what the example draws.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use sluice::model::{State, decide};
 use sluice::policy::{Algorithm, Limit, Rate};
@@ -58,66 +57,6 @@ impl Key {
     fn remaining(&self, after_us: u64) -> u64 {
         decide(self.state.as_ref(), T0 + after_us, &self.limit, 0).outcome.remaining
     }
-}
-
-/// Every fault that docs/redis.md tells of has its test.
-#[test]
-fn the_faults_of_redis_name_tests_that_are_there() {
-    let text = fs::read_to_string(repository().join("docs/redis.md")).unwrap();
-    let names = text.split('`').skip(1).step_by(2).filter(|code| code.contains("::"));
-    let mut count = 0;
-    for name in names {
-        let (module, function) = name.rsplit_once("::").unwrap();
-        let file = repository().join("tests").join(module.replace("::", "/")).with_extension("rs");
-        let source = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(source.contains(&format!("fn {function}(")), "there is no test {name}");
-        count += 1;
-    }
-    assert!(count >= 25, "{count}");
-}
-
-/// What documents link to, and what looks like a path in this project, is there.
-#[test]
-fn documents_name_files_that_are_there() {
-    let mut missing = Vec::new();
-    for document in documents(repository()) {
-        let text = fs::read_to_string(&document).unwrap();
-        let links = text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
-        let links = links.filter(|link| !link.is_empty() && !link.contains("://")).map(|link| (link, false));
-        let is_path = |code: &&str| {
-            let file = Path::new(*code);
-            let is_file = file
-                .extension()
-                .is_some_and(|end| ["rs", "lua", "md", "sh", "yaml", "json"].iter().any(|known| end == *known));
-            is_file && code.contains('/') && !code.starts_with(['/', '.', '~']) && !code.contains([' ', '*', '$', ':'])
-        };
-        let paths = text.split('`').skip(1).step_by(2).filter(is_path).map(|path| (path, true));
-        for (name, is_path) in links.chain(paths) {
-            let beside = document.parent().unwrap().join(name);
-            // In the text of a link, a path may leave out what the link says.
-            let roots = ["", "sidecar/src", "filter/src", "envoy"].map(|root| repository().join(root).join(name));
-            let is_there = beside.exists() || is_path && roots.iter().any(|path| path.exists());
-            if !is_there {
-                missing.push(format!("{}: {name}", document.display()));
-            }
-        }
-    }
-    assert_eq!(missing, Vec::<String>::new());
-}
-
-/// The project's documents: not those of what it was built with.
-fn documents(folder: &Path) -> Vec<PathBuf> {
-    let mut documents = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() && !name.starts_with('.') && !["target", "node_modules"].contains(&name.as_str()) {
-            documents.extend(self::documents(&path));
-        } else if path.extension().is_some_and(|end| end == "md") {
-            documents.push(path);
-        }
-    }
-    documents
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod cluster;
 mod compose;
 mod config_files;
 mod docs;
+mod documents;
 mod exactness;
 mod failures;
 mod gateway;

@@ -70,6 +70,7 @@ pub async fn run(file: ConfigFile) -> Result<(), ServeError> {
         );
     }
 
+    app.reloader.watch();
     let (stop, stopped) = watch::channel(false);
     let routes = http::check_router(Arc::clone(&app));
     let checks = async {

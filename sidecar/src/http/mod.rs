@@ -13,7 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
 use axum::middleware::{from_fn_with_state, map_response_with_state};
+use axum::response::Response;
 use axum::routing::{get, post};
 
 pub use auth::Tokens;
@@ -66,7 +69,18 @@ pub fn check_router(app: Arc<App>) -> Router {
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::method_not_allowed)
         .layer(map_response_with_state(Arc::clone(&app), metrics::count))
+        .layer(map_response_with_state(Arc::clone(&app), leave))
         .with_state(app)
+}
+
+/// While the process is stopping, every answer is the last on its connection: the next question finds another sidecar,
+/// and none is sent on a connection that is being closed. HTTP/2 has a frame for that, which the server sends by itself
+/// at the end; it takes this header out.
+async fn leave(State(app): State<Arc<App>>, mut response: Response) -> Response {
+    if app.is_draining() {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// The routes of the admin listener, which no client needs to reach.

@@ -37,6 +37,8 @@ struct Service {
     _environment: BTreeMap<String, String>,
     #[serde(default, rename = "read_only")]
     _read_only: bool,
+    #[serde(default, rename = "stop_grace_period")]
+    _stop_grace_period: Option<String>,
     #[serde(default, rename = "cap_drop")]
     _cap_drop: Vec<String>,
     #[serde(default, rename = "security_opt")]
@@ -119,8 +121,7 @@ async fn dashboard_and_alerts_ask_for_metrics_that_there_are() {
     let rules = alerts["groups"][0]["rules"].as_array().unwrap().iter().map(|rule| &rule["expr"]);
     let mut asked = BTreeSet::new();
     for expression in targets.chain(rules) {
-        let words =
-            expression.as_str().unwrap().split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        let words = expression.as_str().unwrap().split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
         asked.extend(words.filter(|word| word.starts_with("sluice_")).map(str::to_owned));
     }
     assert!(asked.len() >= 15, "{asked:?}");

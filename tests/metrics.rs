@@ -43,7 +43,14 @@ async fn everything_is_counted_where_it_belongs() {
             (r#"sluice_requests_total{outcome="allowed"}"#, 0.0),
             ("sluice_store_up", 1.0),
             ("sluice_store_in_flight", 0.0),
+            ("sluice_store_breaker_open", 0.0),
             ("sluice_tls_handshakes_failed_total", 0.0),
+            (r#"sluice_near_limit_total{policy="window"}"#, 0.0),
+            (r#"sluice_cost_admitted_total{policy="window"}"#, 0.0),
+            ("sluice_config_generation", 1.0),
+            ("sluice_config_last_reload_successful", 1.0),
+            ("sluice_config_restart_needed", 0.0),
+            (r#"sluice_config_reloads_total{outcome="applied"}"#, 0.0),
         ],
     );
 
@@ -53,6 +60,9 @@ async fn everything_is_counted_where_it_belongs() {
             {"checks": [check("window", "a", 2), check("trial", "a", 1)]},
             // Denied by the first; the second would have been.
             {"checks": [check("window", "a", 1), check("trial", "a", 1)]},
+            // Denied by the first alone; the second is not charged.
+            {"checks": [check("window", "a", 1), check("trial", "c", 1)]},
+            {"checks": [check("window", "c", 1)]},
             {"checks": [check("window", "vip", 1)]},
             {"checks": [check("window", "b", 0)]},
             {"checks": [check("nope", "a", 1)]},
@@ -69,21 +79,27 @@ async fn everything_is_counted_where_it_belongs() {
     assert_counts(
         &metrics,
         &[
-            (r#"sluice_decisions_total{policy="window",outcome="allowed"}"#, 1.0),
-            (r#"sluice_decisions_total{policy="window",outcome="denied"}"#, 2.0),
+            (r#"sluice_decisions_total{policy="window",outcome="allowed"}"#, 2.0),
+            (r#"sluice_decisions_total{policy="window",outcome="denied"}"#, 3.0),
             (r#"sluice_decisions_total{policy="window",outcome="unlimited"}"#, 1.0),
             (r#"sluice_decisions_total{policy="window",outcome="peeked"}"#, 1.0),
             (r#"sluice_decisions_total{policy="window",outcome="shadow_denied"}"#, 0.0),
+            (r#"sluice_decisions_total{policy="window",outcome="degraded"}"#, 0.0),
             (r#"sluice_decisions_total{policy="window",outcome="undecided"}"#, 0.0),
-            (r#"sluice_decisions_total{policy="trial",outcome="allowed"}"#, 1.0),
+            (r#"sluice_near_limit_total{policy="window"}"#, 1.0),
+            (r#"sluice_near_limit_total{policy="trial"}"#, 1.0),
+            (r#"sluice_cost_admitted_total{policy="window"}"#, 3.0),
+            (r#"sluice_cost_admitted_total{policy="trial"}"#, 1.0),
+            (r#"sluice_cost_refunded_total{policy="window"}"#, 0.0),
+            (r#"sluice_decisions_total{policy="trial",outcome="allowed"}"#, 2.0),
             (r#"sluice_decisions_total{policy="trial",outcome="shadow_denied"}"#, 1.0),
-            (r#"sluice_requests_total{outcome="allowed"}"#, 3.0),
-            (r#"sluice_requests_total{outcome="denied"}"#, 2.0),
+            (r#"sluice_requests_total{outcome="allowed"}"#, 4.0),
+            (r#"sluice_requests_total{outcome="denied"}"#, 3.0),
             (r#"sluice_requests_total{outcome="refused"}"#, 2.0),
             (r#"sluice_requests_total{outcome="undecided"}"#, 0.0),
-            // Of the batch of six, three had something to ask: five checks. And the single one.
+            // Of the batch of eight, five had something to ask: eight checks. And the single one.
             ("sluice_batch_checks_count", 2.0),
-            ("sluice_batch_checks_sum", 6.0),
+            ("sluice_batch_checks_sum", 9.0),
             (r#"sluice_batch_checks_bucket{le="4"}"#, 1.0),
             ("sluice_store_latency_seconds_count", 2.0),
             (r#"sluice_http_responses_total{status="429"}"#, 1.0),
@@ -128,6 +144,8 @@ async fn refunds_are_counted() {
             (r#"sluice_refunds_total{outcome="late"}"#, 2.0),
             (r#"sluice_refunds_total{outcome="refused"}"#, 2.0),
             (r#"sluice_refunds_total{outcome="undecided"}"#, 0.0),
+            (r#"sluice_cost_admitted_total{policy="window"}"#, 1.0),
+            (r#"sluice_cost_refunded_total{policy="window"}"#, 1.0),
         ],
     );
     assert_invariants(&redis, &mut [], &[sidecar.process.log()], &[]).await;
@@ -189,7 +207,43 @@ async fn failures_of_the_store_are_counted() {
     .await;
     redis.resume();
     sidecar.until_ready().await;
-    assert_counts(&sidecar.metrics().await, &[("sluice_store_up", 1.0), ("sluice_store_in_flight", 0.0)]);
+    assert_counts(
+        &sidecar.metrics().await,
+        &[("sluice_store_up", 1.0), ("sluice_store_in_flight", 0.0), ("sluice_store_breaker_open", 0.0)],
+    );
+    assert_invariants(&redis, &mut [], &[sidecar.process.log()], &[]).await;
+}
+
+/// What is decided without the store is no charge, and a server that refuses charges is not asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_decided_without_the_store_is_told_apart() {
+    let redis = Redis::start().await;
+    let mut sidecar = Sidecar::launch_for(redis.port(), &policies(), &json!({"on_store_error": "allow"}));
+    sidecar.until_ready().await;
+    let breaker = async |open: f64| {
+        eventually("the breaker is seen", async || {
+            let is = sidecar.metrics().await.get("sluice_store_breaker_open");
+            ((is - open).abs() < 0.5).then_some(())
+        })
+        .await;
+    };
+    let _: () = redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert!(sidecar.take("window", "a").await.is_allowed());
+    breaker(1.0).await;
+    // A peek writes nothing, so that only a breaker keeps it from the store.
+    assert!(sidecar.peek("window", "a").await.is_allowed());
+    assert_counts(
+        &sidecar.metrics().await,
+        &[
+            (r#"sluice_decisions_total{policy="window",outcome="degraded"}"#, 2.0),
+            (r#"sluice_decisions_total{policy="window",outcome="allowed"}"#, 0.0),
+            (r#"sluice_decisions_total{policy="window",outcome="peeked"}"#, 0.0),
+            (r#"sluice_cost_admitted_total{policy="window"}"#, 0.0),
+            (r#"sluice_near_limit_total{policy="window"}"#, 0.0),
+        ],
+    );
+    let _: () = redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    breaker(0.0).await;
     assert_invariants(&redis, &mut [], &[sidecar.process.log()], &[]).await;
 }
 

@@ -12,16 +12,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::config::Config;
-use crate::engine::Engine;
+use crate::config_file::ConfigFile;
 use crate::http::{self, App, Tokens};
 use crate::reload::FileError;
 use crate::store::{DialError, Store, StoreAddress};
 use crate::tls::{self, TlsListener};
 
-/// How long requests in flight may take once the process has been told to stop. A decision takes
-/// `store_timeout` at most, so that this only cuts off clients that never send the rest of theirs.
-const DRAIN: Duration = Duration::from_secs(10);
+/// How long requests in flight may take once the listeners are closed. A decision takes `store_timeout` at most, so that
+/// this only cuts off clients that never send the rest of theirs.
+const FINISH: Duration = Duration::from_secs(10);
 
 /// Why serving ended, or never began.
 #[derive(Debug, thiserror::Error)]
@@ -40,26 +39,29 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// Serves until SIGTERM or SIGINT, then finishes what is in flight.
+/// Serves until SIGTERM or SIGINT, then finishes what is in flight. After SIGTERM it first serves for as long as `drain`
+/// says, and tells everybody to go elsewhere; SIGINT, or a second signal, ends that. SIGHUP has the configuration read again.
 ///
 /// # Errors
 ///
 /// If it can't listen. A store that is away is no error: it is waited for.
-pub async fn run(config: Config) -> Result<(), ServeError> {
+pub async fn run(file: ConfigFile) -> Result<(), ServeError> {
+    let config = file.config.clone();
     let tokens = config.auth.as_ref().map(Tokens::load).transpose()?;
     let tls = config.tls.as_ref().map(tls::config).transpose()?;
     let store = Store::connect(&config.store)?;
-    let app = App::new(Engine::new(config.policies, config.limits, store), tokens);
+    let app = App::new(file, store, tokens);
     let listener = bind(config.listen, "listen").await?;
     let admin = match config.admin {
         Some(address) => Some(bind(address, "admin.listen").await?),
         None => None,
     };
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut hangup = signal(SignalKind::hangup())?;
     tracing::info!(
         listen = %listener.local_addr()?, tls = tls.is_some(), token = app.tokens.is_some(),
         admin = config.admin.map_or("off".to_owned(), |address| address.to_string()),
-        store = %config.store.address, policies = app.engine.policy_count(),
+        store = %config.store.address, policies = config.policies.len(),
         "sluice {} serves", env!("CARGO_PKG_VERSION")
     );
 
@@ -69,6 +71,7 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
         );
     }
 
+    app.reloader.watch();
     let (stop, stopped) = watch::channel(false);
     let routes = http::check_router(Arc::clone(&app));
     let checks = async {
@@ -88,19 +91,35 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
     };
     let drained = async { tokio::try_join!(checks, admin).map(drop) };
     tokio::pin!(drained);
-    tokio::select! {
-        result = &mut drained => return Ok(result?),
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    let drain = loop {
+        tokio::select! {
+            result = &mut drained => return Ok(result?),
+            _ = terminate.recv() => break config.drain,
+            _ = interrupt.recv() => break Duration::ZERO,
+            _ = hangup.recv() => {
+                let reloader = Arc::clone(&app.reloader);
+                // What is wrong is in the log by then.
+                tokio::spawn(async move { reloader.reload_now().await.ok() });
+            }
+        }
+    };
+    app.draining.store(true, Ordering::Relaxed);
+    if !drain.is_zero() {
+        tracing::info!("stopping in {} ms: who asks is told to go elsewhere", drain.as_millis());
+        tokio::select! {
+            result = &mut drained => return Ok(result?),
+            () = tokio::time::sleep(drain) => {}
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
     }
     tracing::info!("stopping: requests in flight are finished");
-    app.draining.store(true, Ordering::Relaxed);
     // Nobody receives only if the server has ended already.
     stop.send_replace(true);
-    if let Ok(result) = tokio::time::timeout(DRAIN, drained).await {
+    if let Ok(result) = tokio::time::timeout(FINISH, drained).await {
         result?;
     } else {
-        tracing::warn!("some requests were not finished within {} s", DRAIN.as_secs());
+        tracing::warn!("some requests were not finished within {} s", FINISH.as_secs());
     }
     Ok(())
 }

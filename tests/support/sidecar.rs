@@ -89,6 +89,16 @@ impl Sidecar {
         Metrics::read(&self.client.get(self.admin_port(), "/metrics", &[]).await)
     }
 
+    /// Its configuration file.
+    pub fn config_file(&self) -> PathBuf {
+        self.directory.path().join("sluice.yaml")
+    }
+
+    /// What is in it.
+    pub fn config(&self) -> Value {
+        serde_json::from_slice(&std::fs::read(self.config_file()).unwrap()).unwrap()
+    }
+
     pub fn kill(&mut self) {
         self.process.kill();
     }
@@ -99,6 +109,15 @@ impl Sidecar {
 
     pub fn resume(&self) {
         self.process.signal(Signal::CONT);
+    }
+
+    /// Is told to stop, as an orchestrator does it, and when it has, comes back where it was.
+    pub async fn roll(&mut self) {
+        self.process.signal(Signal::TERM);
+        let status = self.process.ended().await;
+        assert!(status.success(), "{status}; its log:\n{}", self.process.log());
+        self.process = run(&self.directory, self.hosts.as_deref());
+        self.until_ready().await;
     }
 
     /// Comes back where it was, with the same configuration.

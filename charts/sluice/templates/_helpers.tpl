@@ -1,9 +1,9 @@
-{{/* The release's name, which already says what it is if it has the chart's name in it. */}}
+{{/* The release's name, which already says what it is if it has the chart's name in it. A Service adds five letters. */}}
 {{- define "sluice.name" -}}
 {{- if contains .Chart.Name .Release.Name -}}
-{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 58 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 58 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 

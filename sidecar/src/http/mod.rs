@@ -13,20 +13,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
 use axum::middleware::{from_fn_with_state, map_response_with_state};
+use axum::response::Response;
 use axum::routing::{get, post};
 
 pub use auth::Tokens;
 pub use problem::ApiError;
 
+use crate::config_file::{ConfigFile, Reloader};
 use crate::engine::Engine;
 use crate::reload::Reloaded;
+use crate::store::Store;
 
 /// What handlers share.
 #[derive(Debug)]
 pub struct App {
     /// Decides.
-    pub engine: Engine,
+    pub engine: Arc<Engine>,
+    /// Reads the configuration again.
+    pub reloader: Arc<Reloader>,
     /// Who may ask; without tokens everybody.
     pub tokens: Option<Reloaded<Tokens>>,
     /// Set when the process has been told to stop: it is not ready for new clients any more.
@@ -34,9 +41,11 @@ pub struct App {
 }
 
 impl App {
-    /// An app that serves this engine.
-    pub fn new(engine: Engine, tokens: Option<Reloaded<Tokens>>) -> Arc<Self> {
-        Arc::new(Self { engine, tokens, draining: AtomicBool::new(false) })
+    /// An app that serves this configuration with counts from this store.
+    pub fn new(file: ConfigFile, store: Store, tokens: Option<Reloaded<Tokens>>) -> Arc<Self> {
+        let engine = Arc::new(Engine::new(file.config.policies.clone(), file.config.limits, store));
+        let reloader = Reloader::new(file, Arc::clone(&engine));
+        Arc::new(Self { engine, reloader, tokens, draining: AtomicBool::new(false) })
     }
 
     fn is_draining(&self) -> bool {
@@ -60,7 +69,18 @@ pub fn check_router(app: Arc<App>) -> Router {
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::method_not_allowed)
         .layer(map_response_with_state(Arc::clone(&app), metrics::count))
+        .layer(map_response_with_state(Arc::clone(&app), leave))
         .with_state(app)
+}
+
+/// While the process is stopping, every answer is the last on its connection: the next question finds another sidecar,
+/// and none is sent on a connection that is being closed. HTTP/2 has a frame for that, which the server sends by itself
+/// at the end; it takes this header out.
+async fn leave(State(app): State<Arc<App>>, mut response: Response) -> Response {
+    if app.is_draining() {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// The routes of the admin listener, which no client needs to reach.

@@ -5,6 +5,7 @@ mod batch;
 mod body;
 mod health;
 mod metrics;
+mod page;
 mod problem;
 mod refund;
 mod single;
@@ -66,6 +67,7 @@ pub fn check_router(app: Arc<App>) -> Router {
 /// The routes of the admin listener, which no client needs to reach.
 pub fn admin_router(app: Arc<App>) -> Router {
     probes()
+        .merge(page::routes())
         .route("/metrics", get(metrics::metrics))
         .fallback(problem::not_found_here)
         .method_not_allowed_fallback(problem::method_not_allowed)

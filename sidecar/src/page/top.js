@@ -1,8 +1,8 @@
 // The hottest and the most denied keys. A key is a button that takes it to the look-up.
 
 import { byId, el, setAttributes, setText } from "./dom.js";
-import { print, shown } from "./key.js";
-import { count, visible } from "./words.js";
+import { shown } from "./key.js";
+import { count } from "./words.js";
 
 // On a screen at 3 in the morning more would be read by nobody.
 const ROWS = 10;
@@ -60,8 +60,8 @@ class Table {
   }
 
   #row({ policy, key, checks, error }) {
-    const label = `Look up ${visible(print(key)) || "the key without parts"} of ${policy}`;
-    const button = el("button", { type: "button", class: "key", "aria-label": label }, ...shown(key));
+    const unseen = (text) => el("span", { class: "hidden" }, text);
+    const button = el("button", { type: "button", class: "key" }, unseen("Look up "), ...shown(key), unseen(` of ${policy}`));
     button.addEventListener("click", () => this.#choose(policy, key));
     // A key that pushed another one out may have been counted too often: by no more than that one's count.
     const number = error > 0 ? `${count(checks - error)} to ${count(checks)}` : count(checks);

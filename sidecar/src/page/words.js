@@ -5,7 +5,7 @@ const tenths = new Intl.NumberFormat("en-GB", { minimumFractionDigits: 1, maximu
 const clockTime = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 const dayAndTime = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 
-const short = new Intl.NumberFormat("en-GB", { notation: "compact", maximumSignificantDigits: 3 });
+const short = new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 3 });
 
 export const count = (value) => whole.format(value);
 
@@ -21,7 +21,7 @@ export function rate(perSecond) {
 
 // A duration of so many milliseconds, in at most two units.
 export function duration(ms) {
-  if (ms < 1000) return `${whole.format(Math.ceil(ms))} ms`;
+  if (Math.ceil(ms) < 1000) return `${whole.format(Math.ceil(ms))} ms`;
   if (ms < 60_000) return `${tenths.format(ms / 1000)} s`;
   const seconds = Math.round(ms / 1000);
   const units = [["d", 86_400], ["h", 3600], ["min", 60], ["s", 1]];

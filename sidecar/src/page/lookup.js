@@ -106,7 +106,7 @@ export class Lookup {
       path(policy, parts);
       setText(byId("sure-text"), "");
       byId("sure-text").append(
-        "What has been counted for ", ...shown(parts), ` under ${policy} is forgotten, on all sidecars at once. `,
+        "What has been counted for ", ...shown(parts), ` under ${policy} is forgotten, for every sidecar with this store. `,
         "The whole limit can be used again from now on. This can't be undone.",
       );
       byId("sure").showModal();

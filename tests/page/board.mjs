@@ -10,6 +10,8 @@ const { NARROW, WIDE, order, tabTo, told, untilText } = tools;
 // The browser's words for a sidecar that is away.
 const AWAY = /ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/;
 
+const [TENANT, TRIAL] = ["per-tenant", "trial"].map((name) => `#policies [data-policy="${name}"]`);
+
 await tools.browse(async (browser) => {
   const stop = load();
   const tab = await tools.open(browser);
@@ -43,15 +45,21 @@ async function numbersMove(page) {
 
   // Each chart has its line, and the same in words.
   for (const area of ["#requests-chart .area.allowed", "#requests-chart .area.denied", "#latency-chart .line.p99",
-    "#policies li:nth-child(1) .area.allowed", "#policies li:nth-child(1) .edge.denied"]) {
+    `${TENANT} .area.allowed`, `${TENANT} .edge.denied`]) {
     await page.waitForFunction((css) => /L/.test(document.querySelector(css).getAttribute("d")), area);
   }
-  const label = await page.getAttribute("#policies li:nth-child(1) svg", "aria-label");
+  const label = await page.getAttribute(`${TENANT} svg`, "aria-label");
   assert.match(label, /^Checks of per-tenant in the last 5 minutes: allowed [\d.,]+ per second, at most [\d.,]+; denied/);
   // In the figures beside it too; a policy that is only tried out says so.
-  await untilText(page, "#policies li:nth-child(1) tbody tr:nth-child(2)", /^denied[1-9]/);
-  await untilText(page, "#policies li:nth-child(2)", /^trial.*shadow: never denies.*would deny[1-9]/);
-  await untilText(page, "#policies li:nth-child(1) .tags", /1 override/);
+  await untilText(page, `${TENANT} tbody tr:nth-child(2)`, /^denied[1-9]/);
+  await untilText(page, `${TRIAL}`, /^trial.*shadow: never denies.*would deny[1-9]/);
+  await untilText(page, `${TENANT} .tags`, /1 override/);
+
+  await untilText(page, "#policies li:nth-child(1) h3", /^idle$/);
+  await page.selectOption("#order", "denied");
+  await untilText(page, "#policies li:nth-child(1) h3", /^(per-tenant|trial)$/);
+  await page.selectOption("#order", "name");
+  await untilText(page, "#policies li:nth-child(1) h3", /^idle$/);
 }
 
 async function keysAreText(page) {

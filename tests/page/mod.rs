@@ -92,6 +92,7 @@ fn pictures() -> PathBuf {
 
 fn policies() -> Value {
     json!({
+        "idle": {"algorithm": "sliding_window", "rate": "100/s"},
         "per-tenant": {"algorithm": "fixed_window", "rate": "20/1h", "overrides": [{"key": "vip", "unlimited": true}]},
         "trial": {"algorithm": "token_bucket", "rate": "1/s", "shadow": true},
     })

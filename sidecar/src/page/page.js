@@ -12,7 +12,7 @@ import { State } from "./state.js";
 import { Top } from "./top.js";
 import { clock, duration } from "./words.js";
 
-const history = new History();
+const past = new History();
 const state = new State();
 const requests = new Requests();
 const policies = new Policies();
@@ -36,11 +36,13 @@ function status(snapshot) {
   setAttributes(byId("board"), { hidden: null, "data-old": null });
   setAttributes(byId("token"), { hidden: "" });
   setAttributes(byId("forget"), { hidden: token.get() ? null : "" });
-  history.push(snapshot);
+  past.push(snapshot);
   state.update(snapshot);
-  requests.update(history);
-  policies.update(snapshot, history, details.byName);
-  latency.update(snapshot, history);
+  // Nobody looks; the title is all that shows.
+  if (document.hidden) return;
+  requests.update(past);
+  policies.update(snapshot, past, details.byName);
+  latency.update(snapshot, past);
   top.update(snapshot.top);
   lookup.update(snapshot.policies.map(({ name }) => name).sort());
   readDetails(snapshot.config.generation);
@@ -73,7 +75,7 @@ function lost({ error, againInMs }) {
 function refused(error) {
   events?.stop();
   setAttributes(byId("board"), { hidden: "" });
-  setBadge(byId("connection"), "bad", error.status === 401 ? "a token is needed" : error.message);
+  setBadge(byId("connection"), "bad", error.status === 401 ? "a token is needed" : `${error.message} – then load this page again`);
   document.title = error.status === 401 ? "Token needed – Sluice" : "Refused – Sluice";
   if (error.status !== 401) return;
   setText(byId("token-problem"), token.get() ? "That token is not taken (any more)." : "");

@@ -8,33 +8,60 @@ import { amount, plural, rate } from "./words.js";
 
 const ROWS = ["allowed", "denied", "degraded", "undecided"];
 
+// How cards can be ordered: by what counts for each, the most first; and by name where that is the same.
+const ORDERS = {
+  name: () => 0,
+  denied: ({ denied, undecided }) => denied + undecided,
+  busy: ({ allowed, denied, degraded, undecided }) => allowed + denied + degraded + undecided,
+};
+// What jumps each second can't be read.
+const ORDERED_FOR_MS = 10_000;
+
 export class Policies {
   #cards = new Map();
+  #orderedAt = 0;
+
+  constructor() {
+    byId("order").addEventListener("change", () => this.#order());
+  }
 
   // `details` is what /v1/policies says, by name: it may be absent, or older than the snapshot.
   update(snapshot, history, details) {
-    const names = snapshot.policies.map(({ name }) => name).sort();
+    const names = new Set(snapshot.policies.map(({ name }) => name));
     for (const [name, card] of this.#cards) {
-      if (!names.includes(name)) {
+      if (!names.has(name)) {
         card.element.remove();
         this.#cards.delete(name);
       }
     }
-    names.forEach((name, index) => {
-      if (!this.#cards.has(name)) {
-        const card = new Card(name);
-        this.#cards.set(name, card);
-        byId("policies").insertBefore(card.element, byId("policies").children[index] ?? null);
-      }
-    });
+    let isNew = false;
     for (const policy of snapshot.policies) {
-      this.#cards.get(policy.name).update(policy, history, details.get(policy.name));
+      const { name } = policy;
+      if (!this.#cards.has(name)) {
+        this.#cards.set(name, new Card(name));
+        isNew = true;
+      }
+      this.#cards.get(name).update(policy, history, details.get(name));
     }
+    if (isNew || history.now - this.#orderedAt >= ORDERED_FOR_MS) {
+      this.#orderedAt = history.now;
+      this.#order();
+    }
+  }
+
+  #order() {
+    const most = ORDERS[byId("order").value];
+    const cards = [...this.#cards.values()].sort((a, b) => most(b.totals) - most(a.totals) || (a.name < b.name ? -1 : 1));
+    const list = byId("policies");
+    cards.forEach(({ element }, index) => {
+      if (list.children[index] !== element) list.insertBefore(element, list.children[index] ?? null);
+    });
   }
 }
 
 class Card {
-  #name;
+  // Of the last minutes, by outcome.
+  totals = {};
   #limit = el("p", { class: "limit" });
   #tags = el("p", { class: "tags" });
   #more = el("p", { class: "muted small" });
@@ -42,7 +69,7 @@ class Card {
   #chart;
 
   constructor(name) {
-    this.#name = name;
+    this.name = name;
     const body = el("tbody");
     for (const id of ROWS) {
       const head = el("th", { scope: "row" }, el("span", { class: `swatch ${id}` }), el("span", {}, id));
@@ -62,7 +89,7 @@ class Card {
       body,
     );
     const head = el("div", { class: "head" }, el("h3", {}, name), this.#tags);
-    this.element = el("li", { class: "card" }, head, this.#limit, picture, figuresTable, this.#more);
+    this.element = el("li", { class: "card", "data-policy": name }, head, this.#limit, picture, figuresTable, this.#more);
     this.#chart = new BandChart(picture, BANDS);
   }
 
@@ -73,21 +100,22 @@ class Card {
     const told = [];
     for (const [id, { row, head, cells }] of this.#rows) {
       const name = id === "denied" && shadow ? "would deny" : id;
-      const figure = figures(history, ({ policies }) => policies.get(this.#name)?.[id]);
+      const figure = figures(history, ({ policies }) => policies.get(this.name)?.[id]);
       setText(head.lastElementChild, name);
+      this.totals[id] = figure.total;
       const texts = [rate(figure.now), rate(figure.peak), amount(figure.total)];
       cells.forEach((cell, index) => setText(cell, texts[index]));
       setAttributes(row, { "data-none": figure.total === 0 });
       told.push(`${name} ${texts[0]} per second, at most ${texts[1]}`);
     }
-    const near = figures(history, ({ policies }) => policies.get(this.#name)?.near);
-    const cost = figures(history, ({ policies }) => policies.get(this.#name)?.cost);
+    const near = figures(history, ({ policies }) => policies.get(this.name)?.near);
+    const cost = figures(history, ({ policies }) => policies.get(this.name)?.cost);
     setText(this.#more, `Cost admitted: ${rate(cost.now)}/s. Near the limit: ${plural(near.total, "check", "checks")} in 5 min.`);
     const points = history.points.map(({ at, seconds, policies }) => ({
       at,
-      rates: seconds && perSecond(policies.get(this.#name), seconds),
+      rates: seconds && perSecond(policies.get(this.name), seconds),
     }));
-    this.#chart.update(points, history.now, `Checks of ${this.#name} in the last 5 minutes: ${told.join("; ")}.`);
+    this.#chart.update(points, history.now, `Checks of ${this.name} in the last 5 minutes: ${told.join("; ")}.`);
   }
 
   #tag({ shadow, overrides, leases }) {

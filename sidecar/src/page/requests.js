@@ -9,8 +9,8 @@ import { amount, count, rate } from "./words.js";
 const NUMBERS = [
   { id: "allowed", means: "passed" },
   { id: "denied", means: "were over a limit" },
-  { id: "degraded", means: "were decided without the store" },
-  { id: "undecided", means: "got no decision" },
+  { id: "degraded", means: "were decided without the store", level: "warn" },
+  { id: "undecided", means: "got no decision", level: "bad" },
 ];
 
 export class Requests {
@@ -18,21 +18,22 @@ export class Requests {
   #chart = new BandChart(byId("requests-chart"), BANDS);
 
   constructor() {
-    for (const { id, means } of NUMBERS) {
+    for (const { id, means, level } of NUMBERS) {
       const [value, total] = [el("dd", { class: "value" }, "–"), el("dd", { class: "muted small" })];
       const box = el("div", { class: "number" }, el("dt", {}, el("span", { class: `swatch ${id}` }), id), value, total);
       byId("numbers").append(box);
-      this.#numbers.set(id, { box, value, total, means });
+      this.#numbers.set(id, { box, value, total, means, level });
     }
   }
 
   update(history) {
     const told = [];
-    for (const [id, { box, value, total, means }] of this.#numbers) {
+    for (const [id, { box, value, total, means, level }] of this.#numbers) {
       const figure = figures(history, ({ requests }) => requests[id]);
       setText(value, `${rate(figure.now)}/s`);
       setText(total, `${amount(figure.total)} ${means} in 5 min`);
-      setAttributes(box, { "data-none": figure.total === 0 });
+      // While it goes on, not for as long as the chart remembers it.
+      setAttributes(box, { "data-none": figure.total === 0, "data-level": figure.now > 0 && level });
       told.push(`${id} ${rate(figure.now)} per second, at most ${rate(figure.peak)}`);
     }
     const [refused, abandoned] = ["refused", "abandoned"].map((id) => figures(history, ({ requests }) => requests[id]));

@@ -18,3 +18,4 @@ pub mod metrics;
 pub mod model;
 pub mod policy;
 pub mod store;
+pub mod top;

@@ -46,19 +46,19 @@ pub enum ServeError {
 ///
 /// If it can't listen. A store that is away is no error: it is waited for.
 pub async fn run(config: Config) -> Result<(), ServeError> {
-    let tokens = config.auth.as_ref().map(Tokens::load).transpose()?;
+    let tokens = config.auth.as_ref().map(|auth| Tokens::load("auth.token_file", &auth.token_file)).transpose()?;
     let tls = config.tls.as_ref().map(tls::config).transpose()?;
     let store = Store::connect(&config.store)?;
     let app = App::new(Engine::new(config.policies, config.limits, store), tokens);
     let listener = bind(config.listen, "listen").await?;
-    let admin = match config.admin {
-        Some(address) => Some(bind(address, "admin.listen").await?),
+    let admin = match &config.admin {
+        Some(admin) => Some(bind(admin.listen, "admin.listen").await?),
         None => None,
     };
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tracing::info!(
         listen = %listener.local_addr()?, tls = tls.is_some(), token = app.tokens.is_some(),
-        admin = config.admin.map_or("off".to_owned(), |address| address.to_string()),
+        admin = config.admin.as_ref().map_or("off".to_owned(), |admin| admin.listen.to_string()),
         store = %config.store.address, policies = app.engine.policy_count(),
         "sluice {} serves", env!("CARGO_PKG_VERSION")
     );

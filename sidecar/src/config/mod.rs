@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 
 pub use error::ConfigError;
 pub(crate) use file::read;
-pub use listeners::{Auth, Tls};
+pub use listeners::{Admin, Auth, Tls};
 
 use crate::policy::Policies;
 use crate::store::StoreSettings;
@@ -23,8 +23,8 @@ use crate::store::StoreSettings;
 pub struct Config {
     /// Where to listen for questions, 127.0.0.1:8080 if not given.
     pub listen: SocketAddr,
-    /// Where metrics are told, 127.0.0.1:8081 if not given; `None` is nowhere.
-    pub admin: Option<SocketAddr>,
+    /// Where metrics are told and the admin API is, 127.0.0.1:8081 if not given; `None` is nowhere.
+    pub admin: Option<Admin>,
     /// Who may ask. Without it everybody who reaches `listen`.
     pub auth: Option<Auth>,
     /// TLS on `listen`. Without it there is none.

@@ -1,5 +1,6 @@
 //! The HTTP side: every route is here.
 
+mod admin;
 mod auth;
 mod batch;
 mod body;
@@ -16,6 +17,7 @@ use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response_with_state};
 use axum::routing::{get, post};
 
+pub use admin::{Forbidden, Guard};
 pub use auth::Tokens;
 pub use problem::ApiError;
 

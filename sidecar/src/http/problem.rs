@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
+use super::admin::Forbidden;
 use crate::engine::{CheckProblem, RefundError, RequestProblem};
 use crate::store::StoreError;
 
@@ -47,8 +48,11 @@ pub enum ApiError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// No token, or none that is known.
-    #[error("the token: none, or not one of auth.token_file: send Authorization: Bearer TOKEN")]
-    Unauthorized,
+    #[error("the token: none, or not one of {0}: send Authorization: Bearer TOKEN")]
+    Unauthorized(&'static str),
+    /// The admin API is not for whoever asks, or not like this.
+    #[error(transparent)]
+    Forbidden(#[from] Forbidden),
     /// No such route.
     #[error("there is nothing at {0}: {1}")]
     NotFound(String, &'static str),
@@ -69,7 +73,8 @@ impl ApiError {
             Self::Request(problem) => problem.status(),
             Self::Refund(RefundError::Refund(_, problem)) => problem.status(),
             Self::Store(_) | Self::Refund(RefundError::Store(_)) => (StatusCode::SERVICE_UNAVAILABLE, "no decision"),
-            Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
+            Self::Unauthorized(_) => (StatusCode::UNAUTHORIZED, "unauthorized"),
+            Self::Forbidden(_) => (StatusCode::FORBIDDEN, "forbidden"),
             Self::NotFound(..) => (StatusCode::NOT_FOUND, "not found"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
         }

@@ -2,6 +2,7 @@
 //!
 //! Modules are listed in the order a request meets them.
 
+pub mod admin;
 pub mod cli;
 pub mod config;
 pub mod config_file;

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -13,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config_file::ConfigFile;
-use crate::http::{self, App, Tokens};
+use crate::http::{self, App, Guard, Tokens};
 use crate::reload::FileError;
 use crate::store::{DialError, Store, StoreAddress};
 use crate::tls::{self, TlsListener};
@@ -52,7 +51,7 @@ pub async fn run(file: ConfigFile) -> Result<(), ServeError> {
     let app = App::new(file, store, tokens);
     let listener = bind(config.listen, "listen").await?;
     let admin = match &config.admin {
-        Some(admin) => Some(bind(admin.listen, "admin.listen").await?),
+        Some(admin) => Some((bind(admin.listen, "admin.listen").await?, Guard::load(admin)?)),
         None => None,
     };
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -70,7 +69,7 @@ pub async fn run(file: ConfigFile) -> Result<(), ServeError> {
         );
     }
 
-    let (stop, stopped) = watch::channel(false);
+    let stopped = app.stopping();
     let routes = http::check_router(Arc::clone(&app));
     let checks = async {
         match tls {
@@ -84,7 +83,9 @@ pub async fn run(file: ConfigFile) -> Result<(), ServeError> {
     let admin = async {
         match admin {
             None => Ok(()),
-            Some(listener) => serve(listener, http::admin_router(Arc::clone(&app)), stopped.clone()).await,
+            Some((listener, guard)) => {
+                serve(listener, http::admin_router(Arc::clone(&app), guard), stopped.clone()).await
+            }
         }
     };
     let drained = async { tokio::try_join!(checks, admin).map(drop) };
@@ -102,9 +103,7 @@ pub async fn run(file: ConfigFile) -> Result<(), ServeError> {
         }
     }
     tracing::info!("stopping: requests in flight are finished");
-    app.draining.store(true, Ordering::Relaxed);
-    // Nobody receives only if the server has ended already.
-    stop.send_replace(true);
+    app.stop();
     if let Ok(result) = tokio::time::timeout(DRAIN, drained).await {
         result?;
     } else {

@@ -65,11 +65,7 @@ pub(super) async fn require_token(
 }
 
 /// Whether a request shows one of the tokens of the file that `field` names.
-pub(super) fn check_token(
-    tokens: &Reloaded<Tokens>,
-    headers: &HeaderMap,
-    field: &'static str,
-) -> Result<(), ApiError> {
+pub(super) fn check_token(tokens: &Reloaded<Tokens>, headers: &HeaderMap, field: &'static str) -> Result<(), ApiError> {
     match presented(headers) {
         Some(presented) if tokens.get().has(presented) => Ok(()),
         _ => Err(ApiError::Unauthorized(field)),

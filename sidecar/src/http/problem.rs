@@ -8,7 +8,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::admin::Forbidden;
-use crate::engine::{CheckProblem, RefundError, RequestProblem};
+use crate::config::ConfigError;
+use crate::engine::{CheckProblem, LookError, RefundError, RequestProblem};
 use crate::store::StoreError;
 
 /// Why a request to the sidecar is not answered with a decision. The texts name the field and say what to
@@ -53,6 +54,15 @@ pub enum ApiError {
     /// The admin API is not for whoever asks, or not like this.
     #[error(transparent)]
     Forbidden(#[from] Forbidden),
+    /// A key can't be looked at.
+    #[error(transparent)]
+    Look(#[from] LookError),
+    /// The configuration file is no good. What was in force before stays.
+    #[error("{0}; what was read before stays in force")]
+    Reload(#[from] ConfigError),
+    /// Too many look at the same time.
+    #[error("{0} streams of events are open already: close one, or ask /v1/status")]
+    TooManyStreams(usize),
     /// No such route.
     #[error("there is nothing at {0}: {1}")]
     NotFound(String, &'static str),
@@ -72,6 +82,11 @@ impl ApiError {
             }
             Self::Request(problem) => problem.status(),
             Self::Refund(RefundError::Refund(_, problem)) => problem.status(),
+            Self::Look(LookError::UnknownPolicy(..)) => (StatusCode::NOT_FOUND, "unknown policy"),
+            Self::Look(LookError::Check(problem)) => problem.status(),
+            Self::Look(LookError::Store(_)) => (StatusCode::SERVICE_UNAVAILABLE, "no answer from the store"),
+            Self::Reload(_) => (StatusCode::UNPROCESSABLE_ENTITY, "not a configuration"),
+            Self::TooManyStreams(_) => (StatusCode::SERVICE_UNAVAILABLE, "too many streams"),
             Self::Store(_) | Self::Refund(RefundError::Store(_)) => (StatusCode::SERVICE_UNAVAILABLE, "no decision"),
             Self::Unauthorized(_) => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Self::Forbidden(_) => (StatusCode::FORBIDDEN, "forbidden"),
@@ -126,7 +141,10 @@ pub(super) async fn not_found(uri: Uri) -> ApiError {
 }
 
 pub(super) async fn not_found_here(uri: Uri) -> ApiError {
-    ApiError::NotFound(uri.path().to_owned(), "see /metrics, /livez and /readyz; decisions are made on the other port")
+    ApiError::NotFound(
+        uri.path().to_owned(),
+        "see /metrics, /livez, /readyz and /v1/status; decisions are made on the other port",
+    )
 }
 
 pub(super) async fn method_not_allowed() -> ApiError {

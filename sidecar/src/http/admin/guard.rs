@@ -187,7 +187,11 @@ mod tests {
             ("sec-fetch-site", "", false),
         ] {
             let expected = if may { Ok(()) } else { Err(Forbidden::Origin) };
-            assert_eq!(checked("/v1/status", &[("host", "127.0.0.1:8081"), (name, value)]), expected, "{name}: {value}");
+            assert_eq!(
+                checked("/v1/status", &[("host", "127.0.0.1:8081"), (name, value)]),
+                expected,
+                "{name}: {value}"
+            );
         }
         let twice = [("host", "127.0.0.1:1"), ("origin", "http://127.0.0.1:1"), ("origin", "http://127.0.0.1:1")];
         assert_eq!(checked("/v1/status", &twice), Err(Forbidden::Origin));

@@ -1,47 +1,83 @@
 //! The HTTP side: every route is here.
 
+mod admin;
 mod auth;
 mod batch;
 mod body;
 mod health;
 mod metrics;
 mod page;
+mod path;
 mod problem;
 mod refund;
 mod single;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use axum::Router;
 use axum::middleware::{from_fn_with_state, map_response_with_state};
 use axum::routing::{get, post};
+use tokio::sync::watch;
 
+pub use admin::{Forbidden, Guard, Streams};
 pub use auth::Tokens;
 pub use problem::ApiError;
 
+use crate::config_file::{ConfigFile, Reloader};
 use crate::engine::Engine;
 use crate::reload::Reloaded;
+use crate::store::Store;
 
 /// What handlers share.
 #[derive(Debug)]
 pub struct App {
     /// Decides.
-    pub engine: Engine,
+    pub engine: Arc<Engine>,
+    /// Reads the configuration again.
+    pub reloader: Arc<Reloader>,
     /// Who may ask; without tokens everybody.
     pub tokens: Option<Reloaded<Tokens>>,
-    /// Set when the process has been told to stop: it is not ready for new clients any more.
-    pub draining: AtomicBool,
+    /// Where counts are kept, without a password.
+    pub store_address: String,
+    /// Who looks at events.
+    pub streams: Streams,
+    /// When it was made.
+    pub started: Instant,
+    /// True when the process has been told to stop: it is not ready for new clients any more.
+    stop: watch::Sender<bool>,
 }
 
 impl App {
-    /// An app that serves this engine.
-    pub fn new(engine: Engine, tokens: Option<Reloaded<Tokens>>) -> Arc<Self> {
-        Arc::new(Self { engine, tokens, draining: AtomicBool::new(false) })
+    /// An app that serves this configuration with counts from this store.
+    pub fn new(file: ConfigFile, store: Store, tokens: Option<Reloaded<Tokens>>) -> Arc<Self> {
+        let engine = Arc::new(Engine::new(file.config.policies.clone(), file.config.limits, store));
+        let store_address = file.config.store.address.to_string();
+        let reloader = Reloader::new(file, Arc::clone(&engine));
+        let (stop, _) = watch::channel(false);
+        Arc::new(Self {
+            engine,
+            reloader,
+            tokens,
+            store_address,
+            streams: Streams::default(),
+            started: Instant::now(),
+            stop,
+        })
+    }
+
+    /// Tells everybody that the process stops.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Becomes true when the process is told to stop.
+    pub fn stopping(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
     }
 
     fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        *self.stop.borrow()
     }
 }
 
@@ -65,9 +101,10 @@ pub fn check_router(app: Arc<App>) -> Router {
 }
 
 /// The routes of the admin listener, which no client needs to reach.
-pub fn admin_router(app: Arc<App>) -> Router {
+pub fn admin_router(app: Arc<App>, guard: Guard) -> Router {
     probes()
         .merge(page::routes())
+        .merge(admin::routes(guard))
         .route("/metrics", get(metrics::metrics))
         .fallback(problem::not_found_here)
         .method_not_allowed_fallback(problem::method_not_allowed)

@@ -218,6 +218,21 @@ impl Store {
         }
     }
 
+    /// Forgets a key, as if it had never been asked about. Returns whether anything was kept of it.
+    ///
+    /// # Errors
+    ///
+    /// If there is no answer within the timeout. Whether it was forgotten is not known then.
+    pub async fn forget(&self, key: &str) -> Result<bool, StoreError> {
+        // What this process has counted itself while the store was away goes first: that can't fail.
+        let was_local = self.fallback.memory().is_some_and(|memory| memory.forget_key(key));
+        let was_kept = match &self.backend {
+            Backend::Memory(memory) => memory.forget_key(key),
+            Backend::Redis(redis) => redis.forget(key).await?,
+        };
+        Ok(was_kept || was_local)
+    }
+
     /// What kind of store this is.
     pub fn kind(&self) -> &'static str {
         match &self.backend {
@@ -239,6 +254,15 @@ impl Store {
         match &self.backend {
             Backend::Memory(_) => Vec::new(),
             Backend::Redis(redis) => redis.warnings(),
+        }
+    }
+
+    /// How many of its servers are not asked at the moment, because they left several questions in a row unanswered: 0 or
+    /// 1, and in a cluster up to the number of its nodes.
+    pub fn breakers_open(&self) -> usize {
+        match &self.backend {
+            Backend::Memory(_) => 0,
+            Backend::Redis(redis) => redis.breakers_open(),
         }
     }
 

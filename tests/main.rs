@@ -36,6 +36,7 @@ mod limits;
 mod manifests;
 mod metrics;
 mod oracle;
+mod page;
 mod schema;
 mod script;
 mod security;

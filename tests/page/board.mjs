@@ -25,7 +25,7 @@ await tools.browse(async (browser) => {
   await everythingByKeyboard(page);
   tools.assertClean(tab);
   await looksWell(page);
-  stop();
+  await stop();
   await failuresAreTold(page);
   await comesBack(page);
   tools.assertClean(tab, AWAY);
@@ -167,6 +167,11 @@ async function failuresAreTold(page) {
 }
 
 async function comesBack(page) {
+  // A connection that is still there, with nobody at its other end.
+  await order("pause the sidecar");
+  await untilText(page, "#connection", /Nothing was heard for 5 s/);
+  await order("resume the sidecar");
+  await untilText(page, "#connection", /live$/);
   await order("stop the sidecar");
   await untilText(page, "#connection", /Disconnected since [\d:]+\..*Trying again in/);
   await untilText(page, "#announcement", /^Disconnected since/);
@@ -178,5 +183,5 @@ async function comesBack(page) {
   // Numbers of another process are no difference to those of the last one.
   const stop = load();
   await untilText(page, "#numbers .number:nth-child(1) .value", /^[1-9]/);
-  stop();
+  await stop();
 }

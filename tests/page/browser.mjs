@@ -47,7 +47,7 @@ export async function browse(script) {
 export async function open(browser, options = {}) {
   const context = await browser.newContext({ viewport: WIDE, colorScheme: "light", reducedMotion: "reduce", ...options });
   const page = await context.newPage();
-  page.setDefaultTimeout(20_000);
+  page.setDefaultTimeout(30_000);
   const [requests, complaints] = [[], []];
   context.on("request", (request) => requests.push(request.url()));
   page.on("pageerror", (error) => complaints.push(String(error)));

@@ -20,13 +20,13 @@ async function ask(requests) {
   return decisions.filter(({ allowed }) => allowed).length;
 }
 
-// Asks again and again until it is stopped: for keys with room left, and for some with none.
+// Asks again and again until the returned function is called, which waits for the last answer: for keys with room left, and for some with none.
 export function load() {
   const requests = [HOSTILE, TURNING, "acme", "acme", "vip", "vip"].map((key) => ({
     checks: [{ policy: "per-tenant", key: [key] }, { policy: "trial", key: [key] }],
   }));
   let stopped = false;
-  (async () => {
+  const running = (async () => {
     while (!stopped) {
       await ask(requests);
       await new Promise((resolve) => setTimeout(resolve, 20));
@@ -34,5 +34,6 @@ export function load() {
   })();
   return () => {
     stopped = true;
+    return running;
   };
 }

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::support::{Redis, Sidecar, assert_invariants, repository, tool};
+use crate::support::{Client, Redis, Sidecar, assert_invariants, repository, tool};
 
 /// Much longer than a script takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -98,28 +99,37 @@ fn policies() -> Value {
     })
 }
 
+/// Has the sidecar read this at once.
+async fn reload(sidecar: &Sidecar, config: &Value, expected: StatusCode) {
+    std::fs::write(sidecar.config_file(), config.to_string()).unwrap();
+    let answer = Client::new().post(sidecar.admin_port(), "/v1/reload", "").await;
+    assert_eq!(answer.status, expected, "{answer:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_finds_what_there_is_and_what_is_wrong() {
     let mut redis = Redis::start().await;
-    let config = json!({"store": format!("redis://127.0.0.1:{}", redis.port()), "policies": policies()});
-    let mut sidecar = Sidecar::start_with(&config).await;
+    let mut sidecar = Sidecar::start(redis.port(), &policies()).await;
     let mut script = Script::start("board.mjs", &sidecar);
     while let Some(order) = script.order().await {
         match order.as_str() {
             "stop redis" => redis.kill(),
             "start redis" => redis.restart().await,
             "spoil the configuration" => {
-                let mut spoilt = config.clone();
-                spoilt["policies"]["per-tenant"]["rate"] = json!("many");
-                sidecar.write_config(&spoilt);
+                let mut config = sidecar.config();
+                config["policies"]["per-tenant"]["rate"] = json!("many");
+                reload(&sidecar, &config, StatusCode::UNPROCESSABLE_ENTITY).await;
             }
             "change the configuration" => {
-                let mut changed = config.clone();
-                changed["policies"]["added"] = json!({"algorithm": "fixed_window", "rate": "1/s"});
-                // Another text, of the same meaning but for what it takes to see that.
-                changed["store"] = json!(format!("redis://localhost:{}", redis.port()));
-                sidecar.write_config(&changed);
+                let mut config = sidecar.config();
+                config["policies"]["per-tenant"]["rate"] = json!("20/1h");
+                config["policies"]["added"] = json!({"algorithm": "fixed_window", "rate": "1/s"});
+                // Another name of the same.
+                config["store"] = json!(format!("redis://localhost:{}", redis.port()));
+                reload(&sidecar, &config, StatusCode::OK).await;
             }
+            "pause the sidecar" => sidecar.pause(),
+            "resume the sidecar" => sidecar.resume(),
             "stop the sidecar" => sidecar.kill(),
             "start the sidecar" => sidecar.restart().await,
             other => panic!("{other:?} is no order"),
@@ -139,10 +149,13 @@ async fn a_token_is_asked_for_kept_and_forgotten() {
     let directory = tempfile::TempDir::new().unwrap();
     let file = directory.path().join("tokens");
     std::fs::write(&file, format!("{TOKEN}\n")).unwrap();
-    let policies = policies();
-    let mut sidecar =
-        Sidecar::launch_for(redis.port(), &policies, &json!({"store_timeout": "2s", "admin": {"token_file": file}}));
-    sidecar.until_ready().await;
+    let sidecar = Sidecar::start_with(&json!({
+        "store": format!("redis://127.0.0.1:{}", redis.port()),
+        "store_timeout": "2s",
+        "admin": {"token_file": file},
+        "policies": policies(),
+    }))
+    .await;
     let mut script = Script::start("token.mjs", &sidecar);
     assert_eq!(script.order().await, None);
     assert_invariants(&redis, &mut [], &[sidecar.process.log()], &[TOKEN]).await;

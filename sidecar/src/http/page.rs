@@ -39,10 +39,11 @@ macro_rules! file {
 }
 
 /// Path, content type and text of each file.
-const FILES: [(&str, &str, &str); 17] = [
+const FILES: [(&str, &str, &str); 18] = [
     ("/", HTML, include_str!("../page/index.html")),
     file!("icon.svg", SVG),
     file!("page.css", CSS),
+    file!("forms.css", CSS),
     file!("page.js", SCRIPT),
     file!("api.js", SCRIPT),
     file!("chart.js", SCRIPT),
@@ -80,7 +81,8 @@ mod tests {
     fn every_file_of_the_page_is_served() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/page");
         let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let files: BTreeSet<String> = files.filter(|name| name != "index.html").map(|name| format!("/page/{name}")).collect();
+        let files: BTreeSet<String> =
+            files.filter(|name| name != "index.html").map(|name| format!("/page/{name}")).collect();
         let served: BTreeSet<String> = FILES[1..].iter().map(|(path, ..)| (*path).to_owned()).collect();
         assert_eq!(files, served);
     }

@@ -14,19 +14,19 @@ class Chart {
   width = 300;
   height = 100;
   #redraw = () => {};
-  #top = el("span", { class: "top" });
+  #top = el("span");
+  #since = el("span");
 
   constructor(parent) {
     this.picture = svg("svg", { class: "chart", role: "img", "aria-label": "nothing yet" });
     this.grid = svg("path", { class: "grid" });
     this.picture.append(this.grid);
-    const times = ["5 min ago", "now"].map((text) => el("span", {}, text));
     this.frame = el(
       "div",
       { class: "frame" },
       el("div", { class: "scale muted small", "aria-hidden": "true" }, this.#top, el("span", {}, "0")),
       this.picture,
-      el("div", { class: "times muted small", "aria-hidden": "true" }, ...times),
+      el("div", { class: "times muted small", "aria-hidden": "true" }, this.#since, el("span", {}, "now")),
     );
     parent.append(this.frame);
     new ResizeObserver(([{ contentRect }]) => {
@@ -38,15 +38,19 @@ class Chart {
     }).observe(this.picture);
   }
 
-  // Draws by `draw(x, y)` with the places of a time and of a value.
-  show({ now, top, topText, label }, draw) {
+  // Draws by `draw(x, y)` with the places of a time and of a value. `points` have a time each, `at`.
+  show({ points, now, top, topText, label }, draw) {
+    // Not more than there is: a page just opened would show a sliver.
+    const minutes = Math.ceil((now - (points[0]?.at ?? now)) / MINUTE_MS);
+    const span = Math.min(Math.max(minutes, 1) * MINUTE_MS, SPAN_MS);
     setText(this.#top, topText);
+    setText(this.#since, `${span / MINUTE_MS} min ago`);
     setAttributes(this.picture, { "aria-label": label });
     this.#redraw = () => {
-      const x = (at) => round(this.width * (1 - (now - at) / SPAN_MS));
+      const x = (at) => round(this.width * (1 - (now - at) / span));
       const y = (value) => round(this.height - (value / top) * (this.height - TOP));
       let grid = `M0 ${y(top)}H${this.width}M0 ${y(top / 2)}H${this.width}`;
-      for (let at = now - SPAN_MS + MINUTE_MS; at < now; at += MINUTE_MS) grid += `M${x(at)} 0V${this.height}`;
+      for (let at = now - span + MINUTE_MS; at < now; at += MINUTE_MS) grid += `M${x(at)} 0V${this.height}`;
       setAttributes(this.grid, { d: grid });
       draw(x, y);
     };
@@ -73,7 +77,7 @@ export class BandChart extends Chart {
     const stacks = points.map(({ at, rates }) => ({ at, levels: rates && levels(this.#bands.map(({ id }) => rates[id])) }));
     const most = stacks.reduce((highest, { levels: all }) => Math.max(highest, all?.at(-1) ?? 0), 0);
     const top = roundedUp(most);
-    this.show({ now, top, topText: `${rate(top)}/s`, label }, (x, y) => {
+    this.show({ points, now, top, topText: `${rate(top)}/s`, label }, (x, y) => {
       this.#bands.forEach(({ area, edge }, index) => {
         let [areas, edges] = ["", ""];
         for (const run of runs(stacks, (stack) => stack.levels)) {
@@ -113,7 +117,7 @@ export class LineChart extends Chart {
   update(points, now, label) {
     const most = points.reduce((highest, { values }) => Math.max(highest, ...(values ?? [0])), 0);
     const top = roundedUp(most || 0.001);
-    this.show({ now, top, topText: this.#words(top), label }, (x, y) => {
+    this.show({ points, now, top, topText: this.#words(top), label }, (x, y) => {
       this.#lines.forEach((line, index) => {
         let path = "";
         for (const run of runs(points, ({ values }) => values && values[index] !== null)) {

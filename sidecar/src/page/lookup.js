@@ -88,6 +88,7 @@ export class Lookup {
             ["Remaining", count(verdict.remaining)],
             ["Resets", resets(verdict.reset_ms)],
             ["Retry after", verdict.allowed ? "" : retry(verdict.retry_after_ms)],
+            ["Degraded", verdict.degraded ? "the store can't tell; this is what on_store_error says" : ""],
           ],
     ]);
   }

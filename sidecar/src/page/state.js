@@ -89,5 +89,6 @@ function whatIsWrong({ config, store, now_ms: now }) {
       text: `The file says something new about ${config.restart_needed.join(", ")}. That applies once the sidecar is restarted.`,
     });
   }
+  for (const text of store.warnings ?? []) wrong.push({ level: "warn", title: "The store may lose counts", text });
   return wrong;
 }

@@ -15,6 +15,7 @@
 
 mod support;
 
+mod admin;
 mod api;
 mod batching;
 mod bench;

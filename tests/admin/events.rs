@@ -42,7 +42,7 @@ impl Events {
                 let [kind, data] = lines.as_slice() else { panic!("{event}") };
                 assert_eq!(*kind, "event: status");
                 let data = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
-                self.text = rest.to_owned();
+                self.text = rest.into();
                 return Some(data);
             }
             let chunk = tokio::time::timeout(Duration::from_secs(20), self.stream.next()).await.expect("an event");

@@ -143,7 +143,8 @@ async fn it_may_do_nothing_that_the_sidecar_does_not() {
     for words in [
         &["GET", "session:1"] as &[&str],
         &["SET", "other", "1"],
-        &["DEL", "sluice:x"],
+        &["DEL", "session:1"],
+        &["UNLINK", "sluice:x"],
         &["KEYS", "*"],
         &["CONFIG", "GET", "*"],
         &["FLUSHALL"],

@@ -17,7 +17,7 @@ pub struct Access {
     /// The admin listener of the sidecar
     #[arg(long, value_name = "URL", env = "SLUICE_ADMIN", default_value = "http://127.0.0.1:8081")]
     admin: String,
-    /// A file with the token that it wants, if it has an admin.token_file; of several tokens the first is shown
+    /// A file with the token that it wants, if it has an `admin.token_file`; of several tokens the first is shown
     #[arg(long, value_name = "FILE", env = "SLUICE_ADMIN_TOKEN_FILE")]
     token_file: Option<PathBuf>,
     /// Print the answer as JSON, on one line

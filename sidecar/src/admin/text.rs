@@ -58,7 +58,7 @@ impl Told for Inspection {
                 line(&mut text, "state", &format!("{}, for {} more", shown(state), seconds(ttl_ms * 1_000)));
             }
             (Some(state), None) => {
-                line(&mut text, "state", &format!("{}, without a TTL: not from Sluice", shown(state)))
+                line(&mut text, "state", &format!("{}, without a TTL: not from Sluice", shown(state)));
             }
             (None, _) => line(&mut text, "state", "none"),
         }
@@ -110,9 +110,10 @@ impl Told for Forgotten {
     fn text(&self) -> String {
         let name = format!("{} {}", self.policy, words(&self.key));
         let name = name.trim_end();
-        match self.existed {
-            true => format!("{name}: reset, the whole limit is there again\n"),
-            false => format!("{name}: nothing was kept of this key, so that there was nothing to reset\n"),
+        if self.existed {
+            format!("{name}: reset, the whole limit is there again\n")
+        } else {
+            format!("{name}: nothing was kept of this key, so that there was nothing to reset\n")
         }
     }
 }
@@ -120,9 +121,10 @@ impl Told for Forgotten {
 impl Told for Reloaded {
     fn text(&self) -> String {
         let Self { generation, changed, restart_needed } = self;
-        let mut text = match changed {
-            true => format!("the configuration was read again: generation {generation} is in force\n"),
-            false => format!("policies and limits are the same: generation {generation} stays in force\n"),
+        let mut text = if *changed {
+            format!("the configuration was read again: generation {generation} is in force\n")
+        } else {
+            format!("policies and limits are the same: generation {generation} stays in force\n")
         };
         if !restart_needed.is_empty() {
             // Writing into a String never fails.

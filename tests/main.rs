@@ -37,6 +37,7 @@ mod limits;
 mod manifests;
 mod metrics;
 mod oracle;
+mod reload;
 mod schema;
 mod script;
 mod security;

@@ -222,7 +222,11 @@ fn ask(question: impl Future<Output = Result<String, ClientError>>) -> ExitCode 
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> io::Result<T> {
-    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(future))
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(future);
+    // Without waiting for a file system that hangs.
+    runtime.shutdown_background();
+    Ok(result)
 }
 
 fn run_validate(args: &ValidateArgs) -> ExitCode {

@@ -93,7 +93,8 @@ async fn a_status_tells_how_the_sidecar_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn events_come_until_the_sidecar_is_told_to_stop() {
     let redis = Redis::start().await;
-    let mut sidecar = Sidecar::start(redis.port(), &policies()).await;
+    let mut sidecar = Sidecar::launch_for(redis.port(), &policies(), &json!({"store_timeout": "2s", "drain": "0s"}));
+    sidecar.until_ready().await;
     let mut events = Events::open(sidecar.admin_port()).await.unwrap();
     let first = events.next().await.unwrap();
     assert_eq!(first["requests"]["allowed"], 0);

@@ -114,6 +114,15 @@ impl Sidecar {
         self.process.signal(Signal::CONT);
     }
 
+    /// Is told to stop, as an orchestrator does it, and when it has, comes back where it was.
+    pub async fn roll(&mut self) {
+        self.process.signal(Signal::TERM);
+        let status = self.process.ended().await;
+        assert!(status.success(), "{status}; its log:\n{}", self.process.log());
+        self.process = run(&self.directory, self.hosts.as_deref());
+        self.until_ready().await;
+    }
+
     /// Comes back where it was, with the same configuration.
     pub async fn restart(&mut self) {
         self.process.kill();

@@ -230,14 +230,14 @@ async fn without_redis_it_says_so_and_goes_on_when_redis_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sigterm_finishes_what_is_in_flight() {
+async fn a_stop_finishes_what_is_in_flight() {
     let Api { redis, mut sidecar, client } = Api::start().await;
     redis.pause();
     let (port, clone) = (sidecar.port(), client.clone());
     let in_flight = tokio::spawn(async move { clone.post(port, "/v1/check/window/a", "").await });
     // It is in flight once Redis has it unread: nothing else shows it from outside.
     eventually("the question is with Redis", async || unread_bytes(redis.port()).filter(|bytes| *bytes > 150)).await;
-    sidecar.process.signal(Signal::TERM);
+    sidecar.process.signal(Signal::INT);
     eventually("nobody new is let in", async || {
         let request = Request::get(format!("http://127.0.0.1:{port}/livez")).body(Body::empty()).unwrap();
         Client::new().send(request).await.is_err().then_some(())

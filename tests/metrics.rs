@@ -60,6 +60,9 @@ async fn everything_is_counted_where_it_belongs() {
             {"checks": [check("window", "a", 2), check("trial", "a", 1)]},
             // Denied by the first; the second would have been.
             {"checks": [check("window", "a", 1), check("trial", "a", 1)]},
+            // Denied by the first alone; the second is not charged.
+            {"checks": [check("window", "a", 1), check("trial", "c", 1)]},
+            {"checks": [check("window", "c", 1)]},
             {"checks": [check("window", "vip", 1)]},
             {"checks": [check("window", "b", 0)]},
             {"checks": [check("nope", "a", 1)]},
@@ -76,28 +79,27 @@ async fn everything_is_counted_where_it_belongs() {
     assert_counts(
         &metrics,
         &[
-            (r#"sluice_decisions_total{policy="window",outcome="allowed"}"#, 1.0),
-            (r#"sluice_decisions_total{policy="window",outcome="denied"}"#, 2.0),
+            (r#"sluice_decisions_total{policy="window",outcome="allowed"}"#, 2.0),
+            (r#"sluice_decisions_total{policy="window",outcome="denied"}"#, 3.0),
             (r#"sluice_decisions_total{policy="window",outcome="unlimited"}"#, 1.0),
             (r#"sluice_decisions_total{policy="window",outcome="peeked"}"#, 1.0),
             (r#"sluice_decisions_total{policy="window",outcome="shadow_denied"}"#, 0.0),
             (r#"sluice_decisions_total{policy="window",outcome="degraded"}"#, 0.0),
             (r#"sluice_decisions_total{policy="window",outcome="undecided"}"#, 0.0),
-            // What the second request's check of `trial` would have taken was not charged.
             (r#"sluice_near_limit_total{policy="window"}"#, 1.0),
             (r#"sluice_near_limit_total{policy="trial"}"#, 1.0),
-            (r#"sluice_cost_admitted_total{policy="window"}"#, 2.0),
+            (r#"sluice_cost_admitted_total{policy="window"}"#, 3.0),
             (r#"sluice_cost_admitted_total{policy="trial"}"#, 1.0),
             (r#"sluice_cost_refunded_total{policy="window"}"#, 0.0),
-            (r#"sluice_decisions_total{policy="trial",outcome="allowed"}"#, 1.0),
+            (r#"sluice_decisions_total{policy="trial",outcome="allowed"}"#, 2.0),
             (r#"sluice_decisions_total{policy="trial",outcome="shadow_denied"}"#, 1.0),
-            (r#"sluice_requests_total{outcome="allowed"}"#, 3.0),
-            (r#"sluice_requests_total{outcome="denied"}"#, 2.0),
+            (r#"sluice_requests_total{outcome="allowed"}"#, 4.0),
+            (r#"sluice_requests_total{outcome="denied"}"#, 3.0),
             (r#"sluice_requests_total{outcome="refused"}"#, 2.0),
             (r#"sluice_requests_total{outcome="undecided"}"#, 0.0),
-            // Of the batch of six, three had something to ask: five checks. And the single one.
+            // Of the batch of eight, five had something to ask: eight checks. And the single one.
             ("sluice_batch_checks_count", 2.0),
-            ("sluice_batch_checks_sum", 6.0),
+            ("sluice_batch_checks_sum", 9.0),
             (r#"sluice_batch_checks_bucket{le="4"}"#, 1.0),
             ("sluice_store_latency_seconds_count", 2.0),
             (r#"sluice_http_responses_total{status="429"}"#, 1.0),
@@ -227,8 +229,9 @@ async fn what_is_decided_without_the_store_is_told_apart() {
     };
     let _: () = redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
     assert!(sidecar.take("window", "a").await.is_allowed());
-    assert!(sidecar.peek("window", "a").await.is_allowed());
     breaker(1.0).await;
+    // A peek writes nothing, so that only a breaker keeps it from the store.
+    assert!(sidecar.peek("window", "a").await.is_allowed());
     assert_counts(
         &sidecar.metrics().await,
         &[

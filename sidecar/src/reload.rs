@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 /// How often files are looked at. Kubernetes itself takes a minute to bring a changed secret here. They are read
 /// instead of waited for: it exchanges links two directories up, and network file systems tell nobody.
-const INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 
 /// A file, and the field of the configuration that names it.
 #[derive(Debug, Clone)]

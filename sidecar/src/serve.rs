@@ -17,9 +17,9 @@ use crate::reload::FileError;
 use crate::store::{DialError, Store, StoreAddress};
 use crate::tls::{self, TlsListener};
 
-/// How long requests in flight may take once the process has been told to stop. A decision takes
-/// `store_timeout` at most, so that this only cuts off clients that never send the rest of theirs.
-const DRAIN: Duration = Duration::from_secs(10);
+/// How long requests in flight may take once the listeners are closed. A decision takes `store_timeout` at most, so that
+/// this only cuts off clients that never send the rest of theirs.
+const FINISH: Duration = Duration::from_secs(10);
 
 /// Why serving ended, or never began.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +38,8 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// Serves until SIGTERM or SIGINT, then finishes what is in flight. SIGHUP has the configuration read again.
+/// Serves until SIGTERM or SIGINT, then finishes what is in flight. After SIGTERM it first serves for as long as `drain`
+/// says, and tells everybody to go elsewhere; SIGINT, or a second signal, ends that. SIGHUP has the configuration read again.
 ///
 /// # Errors
 ///
@@ -69,6 +70,7 @@ pub async fn run(file: ConfigFile) -> Result<(), ServeError> {
         );
     }
 
+    app.reloader.watch();
     let stopped = app.stopping();
     let routes = http::check_router(Arc::clone(&app));
     let checks = async {
@@ -90,24 +92,34 @@ pub async fn run(file: ConfigFile) -> Result<(), ServeError> {
     };
     let drained = async { tokio::try_join!(checks, admin).map(drop) };
     tokio::pin!(drained);
-    loop {
+    let drain = loop {
         tokio::select! {
             result = &mut drained => return Ok(result?),
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break config.drain,
+            _ = interrupt.recv() => break Duration::ZERO,
             _ = hangup.recv() => {
                 let reloader = Arc::clone(&app.reloader);
                 // What is wrong is in the log by then.
                 tokio::spawn(async move { reloader.reload_now().await.ok() });
             }
         }
+    };
+    app.drain();
+    if !drain.is_zero() {
+        tracing::info!("stopping in {} ms: who asks is told to go elsewhere", drain.as_millis());
+        tokio::select! {
+            result = &mut drained => return Ok(result?),
+            () = tokio::time::sleep(drain) => {}
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
     }
     tracing::info!("stopping: requests in flight are finished");
     app.stop();
-    if let Ok(result) = tokio::time::timeout(DRAIN, drained).await {
+    if let Ok(result) = tokio::time::timeout(FINISH, drained).await {
         result?;
     } else {
-        tracing::warn!("some requests were not finished within {} s", DRAIN.as_secs());
+        tracing::warn!("some requests were not finished within {} s", FINISH.as_secs());
     }
     Ok(())
 }

@@ -26,6 +26,8 @@ pub struct EnvoyOptions {
     pub drain_time_s: u32,
     /// The ports of the sidecars in the cluster `sluice`; none is an empty cluster.
     pub sidecars: Vec<u16>,
+    /// More fields of that cluster.
+    pub sidecar_cluster: Value,
     /// The upstream's port. Without one Envoy itself answers 200.
     pub upstream: Option<u16>,
     /// Whether the upstream speaks HTTP/2 without TLS, as servers of gRPC do.
@@ -58,6 +60,7 @@ impl Default for EnvoyOptions {
             // Not the ten minutes that are Envoy's default.
             drain_time_s: 10,
             sidecars: Vec::new(),
+            sidecar_cluster: json!({}),
             upstream: None,
             upstream_http2: false,
             max_request_headers_kb: 60,
@@ -261,6 +264,9 @@ fn configure(options: &EnvoyOptions, port: u16, admin: u16) -> Value {
         };
         if let (Some("sluice"), Some(tls)) = (cluster["name"].as_str(), &options.sidecar_tls) {
             cluster["transport_socket"] = tls.clone();
+        }
+        if cluster["name"] == "sluice" {
+            cluster.as_object_mut().unwrap().extend(options.sidecar_cluster.as_object().unwrap().clone());
         }
         let endpoints: Vec<_> = ports.iter().map(|&port| json!({"endpoint": {"address": address(port)}})).collect();
         cluster["load_assignment"]["endpoints"] = json!([{"lb_endpoints": endpoints}]);

@@ -62,6 +62,7 @@ impl Sidecar {
         let fields = config.as_object_mut().unwrap();
         let at = |port: &Port| json!(format!("127.0.0.1:{}", port.number()));
         fields.entry("listen").or_insert_with(|| at(&port));
+        // `off` is none.
         if let Some(fields) = fields.entry("admin").or_insert_with(|| json!({})).as_object_mut() {
             fields.entry("listen").or_insert_with(|| at(&admin));
         }
@@ -111,6 +112,15 @@ impl Sidecar {
 
     pub fn resume(&self) {
         self.process.signal(Signal::CONT);
+    }
+
+    /// Is told to stop, as an orchestrator does it, and when it has, comes back where it was.
+    pub async fn roll(&mut self) {
+        self.process.signal(Signal::TERM);
+        let status = self.process.ended().await;
+        assert!(status.success(), "{status}; its log:\n{}", self.process.log());
+        self.process = run(&self.directory, self.hosts.as_deref());
+        self.until_ready().await;
     }
 
     /// Comes back where it was, with the same configuration.

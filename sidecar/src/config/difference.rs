@@ -8,7 +8,7 @@ impl Config {
     /// without a restart: `policies`, and of `limits` all but `in_flight`.
     pub fn restart_needed(&self, later: &Self) -> Vec<&'static str> {
         // Whoever adds a field has to say here which kind it is.
-        let Self { listen, admin, auth, tls, store, replicas, limits: _, policies: _ } = self;
+        let Self { listen, admin, drain, auth, tls, store, replicas, limits: _, policies: _ } = self;
         let StoreSettings { address, username, password_file, tls: store_tls, sentinel, timeout, in_flight, on_error } =
             store;
         let after = &later.store;
@@ -22,6 +22,7 @@ impl Config {
         [
             ("listen", *listen != later.listen),
             ("admin", *admin != later.admin),
+            ("drain", *drain != later.drain),
             ("auth", *auth != later.auth),
             ("tls", *tls != later.tls),
             ("store", is_store_new),
@@ -49,7 +50,7 @@ mod tests {
 
     #[test]
     fn each_field_is_told_by_its_name() {
-        let table: [(&str, &str, &[&str]); 19] = [
+        let table: [(&str, &str, &[&str]); 20] = [
             ("", "", &[]),
             ("", "listen: 127.0.0.1:8080", &[]),
             ("", "limits: {body_bytes: 9, batch_checks: 8, request_checks: 7, key_bytes: 6}", &[]),
@@ -57,6 +58,7 @@ mod tests {
             ("", "admin: off", &["admin"]),
             ("", "admin: {listen: 127.0.0.1:1}", &["admin"]),
             ("", "admin: {listen: 127.0.0.1:8081, token_file: x}", &["admin"]),
+            ("", "drain: 0s", &["drain"]),
             ("", "auth: {token_file: x}", &["auth"]),
             ("", "tls: {cert_file: x, key_file: y}", &["tls"]),
             ("", "store: redis://h", &["store"]),

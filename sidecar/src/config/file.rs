@@ -26,6 +26,8 @@ struct File {
     listen: SocketAddr,
     #[serde(default)]
     admin: AdminFile,
+    #[serde(default = "default_drain", deserialize_with = "drain")]
+    drain: Duration,
     auth: Option<Auth>,
     tls: Option<Tls>,
     store: Option<StoreFile>,
@@ -121,6 +123,11 @@ fn default_listen() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 8080))
 }
 
+/// Longer than orchestrators take to tell Envoys that a sidecar is going, and than several health checks.
+fn default_drain() -> Duration {
+    Duration::from_secs(5)
+}
+
 fn default_store_timeout() -> Duration {
     StoreSettings::DEFAULT_TIMEOUT
 }
@@ -172,6 +179,7 @@ pub(super) fn parse(text: &str) -> Result<Config, FieldError> {
     Ok(Config {
         listen: file.listen,
         admin: file.admin.0,
+        drain: file.drain,
         auth: file.auth,
         tls: file.tls,
         store: StoreSettings {
@@ -310,6 +318,16 @@ where
 
 fn store_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     duration_within(deserializer, 1_000..=10_000_000, "1ms to 10s, such as 50ms")
+}
+
+/// No time has no unit elsewhere; here it means something.
+fn drain<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match rate::duration_us(&text) {
+        _ if text == "0s" => Ok(Duration::ZERO),
+        Ok(us) if us <= 300_000_000 => Ok(Duration::from_micros(us)),
+        _ => Err(D::Error::custom(format_args!("{text:?} is not a duration from 0s to 5m, such as 5s"))),
+    }
 }
 
 fn lease_ttl<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {

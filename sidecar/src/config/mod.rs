@@ -13,6 +13,7 @@ mod tests;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::Path;
+use std::time::Duration;
 
 pub use error::ConfigError;
 pub(crate) use file::read;
@@ -28,6 +29,9 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where metrics are told and the admin API is, 127.0.0.1:8081 if not given; `None` is nowhere.
     pub admin: Option<Admin>,
+    /// How long it still serves once it has been told to stop, so that whoever asks can go elsewhere: 0 s to 5 min, 5 s if
+    /// not given.
+    pub drain: Duration,
     /// Who may ask. Without it everybody who reaches `listen`.
     pub auth: Option<Auth>,
     /// TLS on `listen`. Without it there is none.

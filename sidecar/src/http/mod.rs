@@ -13,10 +13,14 @@ mod refund;
 mod single;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
 use axum::middleware::{from_fn_with_state, map_response_with_state};
+use axum::response::Response;
 use axum::routing::{get, post};
 use tokio::sync::watch;
 
@@ -44,7 +48,9 @@ pub struct App {
     pub streams: Streams,
     /// When it was made.
     pub started: Instant,
-    /// True when the process has been told to stop: it is not ready for new clients any more.
+    /// Set when the process has been told to stop: it is not ready for new clients any more.
+    draining: AtomicBool,
+    /// True when it stops.
     stop: watch::Sender<bool>,
 }
 
@@ -62,22 +68,28 @@ impl App {
             store_address,
             streams: Streams::default(),
             started: Instant::now(),
+            draining: AtomicBool::new(false),
             stop,
         })
     }
 
-    /// Tells everybody that the process stops.
+    /// Says that the process has been told to stop, though it still serves.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that it stops now: what would go on for ever ends.
     pub fn stop(&self) {
         self.stop.send_replace(true);
     }
 
-    /// Becomes true when the process is told to stop.
+    /// Becomes true when the process stops.
     pub fn stopping(&self) -> watch::Receiver<bool> {
         self.stop.subscribe()
     }
 
     fn is_draining(&self) -> bool {
-        *self.stop.borrow()
+        self.draining.load(Ordering::Relaxed)
     }
 }
 
@@ -97,7 +109,18 @@ pub fn check_router(app: Arc<App>) -> Router {
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::method_not_allowed)
         .layer(map_response_with_state(Arc::clone(&app), metrics::count))
+        .layer(map_response_with_state(Arc::clone(&app), leave))
         .with_state(app)
+}
+
+/// While the process is stopping, every answer is the last on its connection: the next question finds another sidecar,
+/// and none is sent on a connection that is being closed. HTTP/2 has a frame for that, which the server sends by itself
+/// at the end; it takes this header out.
+async fn leave(State(app): State<Arc<App>>, mut response: Response) -> Response {
+    if app.is_draining() {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// The routes of the admin listener, which no client needs to reach.

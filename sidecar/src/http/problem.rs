@@ -81,9 +81,8 @@ impl ApiError {
                 (StatusCode::BAD_REQUEST, "malformed request")
             }
             Self::Request(problem) => problem.status(),
-            Self::Refund(RefundError::Refund(_, problem)) => problem.status(),
+            Self::Refund(RefundError::Refund(_, problem)) | Self::Look(LookError::Check(problem)) => problem.status(),
             Self::Look(LookError::UnknownPolicy(..)) => (StatusCode::NOT_FOUND, "unknown policy"),
-            Self::Look(LookError::Check(problem)) => problem.status(),
             Self::Look(LookError::Store(_)) => (StatusCode::SERVICE_UNAVAILABLE, "no answer from the store"),
             Self::Reload(_) => (StatusCode::UNPROCESSABLE_ENTITY, "not a configuration"),
             Self::TooManyStreams(_) => (StatusCode::SERVICE_UNAVAILABLE, "too many streams"),

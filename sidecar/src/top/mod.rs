@@ -19,7 +19,7 @@ use self::name::Name;
 use self::sketch::Sketch;
 
 /// What is told of: the sub-window of now and those before it, 50 to 60 s.
-pub const WINDOW: Duration = Duration::from_secs(60);
+pub const WINDOW: Duration = Duration::from_mins(1);
 
 const SUB_WINDOWS: usize = 6;
 

@@ -35,8 +35,7 @@ impl Streams {
     }
 }
 
-/// At once and then each second, until the client goes or the process is told to stop: what is open then would hold the
-/// end up.
+/// At once and then each second, until the client goes or the process stops: what is open then would hold the end up.
 pub(super) async fn events(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
     let permit = app.streams.enter()?;
     let stopped = app.stopping();

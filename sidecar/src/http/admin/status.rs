@@ -21,6 +21,8 @@ pub(super) struct Status {
     version: &'static str,
     now_ms: u64,
     uptime_s: u64,
+    /// Whether the process has been told to stop.
+    draining: bool,
     config: ConfigPart,
     store: StorePart,
     latency: LatencyPart,
@@ -87,6 +89,7 @@ impl Status {
             version: env!("CARGO_PKG_VERSION"),
             now_ms: since_epoch_ms(SystemTime::now()),
             uptime_s: app.started.elapsed().as_secs(),
+            draining: app.is_draining(),
             config: ConfigPart {
                 file: app.reloader.path().display().to_string(),
                 generation: in_force.generation(),

@@ -17,7 +17,12 @@ export function follow(path, on) {
 
   const received = (snapshot) => {
     waitMs = FIRST_WAIT_MS;
-    on.status(snapshot);
+    try {
+      on.status(snapshot);
+    } catch (error) {
+      // A fault of the page's own, which must not look like one of the connection.
+      reportError(error);
+    }
   };
 
   (async () => {

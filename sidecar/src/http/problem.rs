@@ -142,7 +142,7 @@ pub(super) async fn not_found(uri: Uri) -> ApiError {
 pub(super) async fn not_found_here(uri: Uri) -> ApiError {
     ApiError::NotFound(
         uri.path().to_owned(),
-        "see /metrics, /livez, /readyz and /v1/status; decisions are made on the other port",
+        "see / with a browser, /metrics, /livez, /readyz and /v1/status; decisions are made on the other port",
     )
 }
 

@@ -30,7 +30,7 @@ export function path(policy, parts) {
   const segments = [policy, ...parts];
   // Browsers take such segments out of addresses, however they are escaped: another key would be asked about.
   if (segments.some((segment) => segment === "." || segment === "..")) {
-    throw new Error('A browser can\'t ask about a part that is "." or "..": use the command line.');
+    throw new Error('A browser can\'t ask about a part that is "." or "..": use sluice inspect, peek or reset.');
   }
   return segments.map((segment) => encodeURIComponent(segment.toWellFormed())).join("/");
 }

@@ -34,12 +34,7 @@ await tools.browse(async (browser) => {
 async function numbersMove(page) {
   await untilText(page, "#numbers .number:nth-child(1) .value", /^[1-9]/);
   await untilText(page, "#numbers .number:nth-child(2) .value", /^[1-9]/);
-  const total = () => page.textContent("#numbers .number:nth-child(1) .small");
-  const before = await total();
-  await page.waitForFunction(
-    (text) => document.querySelector("#numbers .number:nth-child(1) .small").textContent !== text,
-    before,
-  );
+  await nextNumbers(page);
   await untilText(page, "#latency-numbers .number:nth-child(1)", /p50[0-9.]+ ms/);
   await untilText(page, "#latency-numbers .number:nth-child(2)", /p99[0-9.]+ ms/);
 
@@ -62,6 +57,13 @@ async function numbersMove(page) {
   await untilText(page, "#policies li:nth-child(1) h3", /^idle$/);
 }
 
+// Waits for another snapshot than the one that is shown.
+async function nextNumbers(page) {
+  const total = "#numbers .number:nth-child(1) .small";
+  const before = await page.textContent(total);
+  await page.waitForFunction(([css, text]) => document.querySelector(css).textContent !== text, [total, before]);
+}
+
 async function keysAreText(page) {
   for (const table of ["#hottest", "#most-denied"]) {
     await untilText(page, `${table} tbody`, new RegExp(HOSTILE.replaceAll(/[()]/g, "\\$&")));
@@ -76,6 +78,10 @@ async function everythingByKeyboard(page) {
   await spend("per-tenant", "victim", 40);
   await untilText(page, "#most-denied tbody", /victim/);
   await tabTo(page, "#most-denied button", "victim");
+  // What has the focus keeps it, whatever is hot meanwhile.
+  await nextNumbers(page);
+  await nextNumbers(page);
+  assert.match(await page.evaluate(() => document.activeElement.textContent), /victim/);
   await page.keyboard.press("Enter");
   assert.equal(await page.inputValue("#key"), "victim");
   assert.equal(await page.inputValue("#policy"), "per-tenant");

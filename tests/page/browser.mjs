@@ -78,7 +78,7 @@ export async function assertNoOverflow(page, where) {
   assert.ok(wide <= there, `${where}: ${wide} px wide on a screen of ${there}`);
   // What is cut off inside of a box can't be scrolled to either.
   const cut = await page.evaluate(() =>
-    [...document.querySelectorAll("main *, header *, footer *")]
+    [...document.querySelectorAll("main *, header *")]
       .filter((element) => element.getClientRects().length > 0 && !element.closest("svg, .hidden"))
       .filter((element) => element.getBoundingClientRect().right > window.innerWidth + 1)
       .map((element) => element.outerHTML.slice(0, 120)),

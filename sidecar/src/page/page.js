@@ -75,7 +75,8 @@ function lost({ error, againInMs }) {
 function refused(error) {
   events?.stop();
   setAttributes(byId("board"), { hidden: "" });
-  setBadge(byId("connection"), "bad", error.status === 401 ? "a token is needed" : `${error.message} – then load this page again`);
+  if (error.status === 401) setBadge(byId("connection"), "warn", "a token is needed");
+  else setBadge(byId("connection"), "bad", `${error.message} – then load this page again`);
   document.title = error.status === 401 ? "Token needed – Sluice" : "Refused – Sluice";
   if (error.status !== 401) return;
   setText(byId("token-problem"), token.get() ? "That token is not taken (any more)." : "");

@@ -75,8 +75,11 @@ unit-wasm: setup ## The plugin's unit tests as Wasm, under Node
 	CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER="$$(scripts/tools.sh wasm-bindgen-test-runner)" \
 	    cargo test -p sluice-filter --lib --target $(NODE_TARGET)
 
-e2e: setup-demo plugin ## End-to-end tests: real Envoy, real Redis
+e2e: setup-page plugin ## End-to-end tests: real Envoy, real Redis, real Chromium
 	cargo test -p sluice --test e2e -- --test-threads=3
+
+page-test: setup-page ## Those of the admin listener's page alone; pictures of it go to target/page/
+	cargo test -p sluice --test e2e -- page::
 
 fuzz: ## Fuzz one of the filter's parsers: make fuzz TARGET=path FUZZ_SECONDS=300
 	mkdir -p fuzz/corpus/$(TARGET)
@@ -101,14 +104,14 @@ bench-guard: setup-build ## Count instructions of the code that runs per request
 	@scripts/instructions.sh check
 
 # Each needs more than the one before it, so that `make demo` does not fetch what only the tests use.
-setup-build setup-demo setup-bench: setup-%:
+setup-build setup-demo setup-page setup-bench: setup-%:
 	@scripts/setup.sh $*
 
 help:
 	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } \
 	    /^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-.PHONY: demo up setup build plugin sidecar images clean test fmt lint unit unit-wasm e2e fuzz servers bench bench-docs bench-guard setup-build setup-demo \
-    setup-bench build-demo help
+.PHONY: demo up setup build plugin sidecar images clean test fmt lint unit unit-wasm e2e page-test fuzz servers bench bench-docs bench-guard setup-build setup-demo \
+    setup-page setup-bench build-demo help
 # Set-up before anything that uses it, and one cargo at a time, whatever -j says.
 .NOTPARALLEL:

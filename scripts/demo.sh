@@ -193,6 +193,7 @@ Running until Ctrl-C. Logs are in $WORK.
 
 Envoy A   http://$A     Envoy B   http://$B
 Sidecar   http://127.0.0.1:$SIDECAR_PORT     Redis     127.0.0.1:$REDIS_PORT
+Its page  http://127.0.0.1:$SIDECAR_ADMIN_PORT/    # what it decides, hot and denied keys, what is wrong
 
   curl -i -H 'x-tenant-id: acme' http://$A/api/                 # 5 a minute per tenant, on both Envoys together
   curl -i -H 'x-user: alice' http://$B/reports/                 # 1 per user and 10 for all, a minute

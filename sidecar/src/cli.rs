@@ -8,14 +8,23 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tracing_subscriber::EnvFilter;
 
+use crate::admin::client::ClientError;
+use crate::admin::command::{InspectArgs, PeekArgs, PoliciesArgs, ReloadArgs, ResetArgs, TopArgs};
 use crate::config::{Config, ConfigError, read_file};
 use crate::config_file::ConfigFile;
 use crate::import::{self, ImportError, Imported};
-use crate::{health, inspect, serve, store};
+use crate::{health, serve, store};
 
 /// Exact, atomic rate limits for Envoy and Istio.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(
+    version,
+    after_help = "policies, top, peek, inspect, reset and reload ask the admin listener of a running sidecar, by default at \
+http://127.0.0.1:8081.
+
+Exit codes: 0 done; 1 refused or failed, and stderr says why; 2 wrong usage, or a file that can't \
+be read."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -33,8 +42,18 @@ enum Command {
         #[arg(long, env = "SLUICE_HEALTH_URL", default_value = "http://127.0.0.1:8081/readyz")]
         url: String,
     },
-    /// Tell in words what is kept of a key; changes nothing
+    /// List the policies of a running sidecar, with their limits
+    Policies(PoliciesArgs),
+    /// List the keys that were asked about most in the last minute, and those that were denied most
+    Top(TopArgs),
+    /// Tell whether a check would be allowed now, as it is decided, and charge nothing
+    Peek(PeekArgs),
+    /// Tell what is kept of a key, in words and numbers; changes nothing
     Inspect(InspectArgs),
+    /// Give a key its whole limit again
+    Reset(ResetArgs),
+    /// Have a running sidecar read its configuration again now, and tell what came of it
+    Reload(ReloadArgs),
     /// Turn a configuration of envoyproxy/ratelimit into Sluice's; what has no equal is told on stderr
     Import(ImportArgs),
     /// Print a Lua script as it runs in Redis, to be run by hand (its head says how)
@@ -74,20 +93,6 @@ struct ServeArgs {
 enum LogFormat {
     Text,
     Json,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  sluice inspect per-ip 203.0.113.7
-  sluice inspect --config sluice.yaml per-user-and-method alice GET")]
-struct InspectArgs {
-    /// The sidecar's configuration, YAML
-    #[arg(long, short, env = "SLUICE_CONFIG", default_value = "sluice.yaml")]
-    config: PathBuf,
-    /// The name of the policy
-    policy: String,
-    /// The parts of the key
-    key: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -153,7 +158,12 @@ pub fn run() -> ExitCode {
             Ok(status) => print(&format!("{status}\n")),
             Err(error) => fail(&error.to_string()),
         },
-        Command::Inspect(args) => run_inspect(&args),
+        Command::Policies(args) => ask(args.run()),
+        Command::Top(args) => ask(args.run()),
+        Command::Peek(args) => ask(args.run()),
+        Command::Inspect(args) => ask(args.run()),
+        Command::Reset(args) => ask(args.run()),
+        Command::Reload(args) => ask(args.run()),
         Command::Import(args) => run_import(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -199,17 +209,14 @@ fn run_serve(args: &ServeArgs) -> ExitCode {
     }
 }
 
-fn run_inspect(args: &InspectArgs) -> ExitCode {
-    let config = match load(&args.config) {
-        Ok(config) => config,
-        Err(error) => return fail(&error.to_string()),
-    };
-    match block_on(inspect::run(&config, &args.policy, &args.key)) {
-        Ok(Ok(text)) => {
-            print!("{text}");
-            ExitCode::SUCCESS
+/// Asks a running sidecar, and prints what it says.
+fn ask(question: impl Future<Output = Result<String, ClientError>>) -> ExitCode {
+    match block_on(question) {
+        Ok(Ok(text)) => print(&text),
+        Ok(Err(error)) => {
+            let code = fail(&error.to_string());
+            if matches!(error, ClientError::Url(_) | ClientError::Token { .. }) { ExitCode::from(2) } else { code }
         }
-        Ok(Err(error)) => fail(&error.to_string()),
         Err(error) => fail(&format!("cannot start the runtime: {error}")),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Modules are listed in the order a request meets them.
 
+pub mod admin;
 pub mod cli;
 pub mod config;
 pub mod config_file;
@@ -19,3 +20,4 @@ pub mod metrics;
 pub mod model;
 pub mod policy;
 pub mod store;
+pub mod top;

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -13,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config_file::ConfigFile;
-use crate::http::{self, App, Tokens};
+use crate::http::{self, App, Guard, Tokens};
 use crate::reload::FileError;
 use crate::store::{DialError, Store, StoreAddress};
 use crate::tls::{self, TlsListener};
@@ -47,20 +46,20 @@ pub enum ServeError {
 /// If it can't listen. A store that is away is no error: it is waited for.
 pub async fn run(file: ConfigFile) -> Result<(), ServeError> {
     let config = file.config.clone();
-    let tokens = config.auth.as_ref().map(Tokens::load).transpose()?;
+    let tokens = config.auth.as_ref().map(|auth| Tokens::load("auth.token_file", &auth.token_file)).transpose()?;
     let tls = config.tls.as_ref().map(tls::config).transpose()?;
     let store = Store::connect(&config.store)?;
     let app = App::new(file, store, tokens);
     let listener = bind(config.listen, "listen").await?;
-    let admin = match config.admin {
-        Some(address) => Some(bind(address, "admin.listen").await?),
+    let admin = match &config.admin {
+        Some(admin) => Some((bind(admin.listen, "admin.listen").await?, Guard::load(admin)?)),
         None => None,
     };
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let mut hangup = signal(SignalKind::hangup())?;
     tracing::info!(
         listen = %listener.local_addr()?, tls = tls.is_some(), token = app.tokens.is_some(),
-        admin = config.admin.map_or("off".to_owned(), |address| address.to_string()),
+        admin = config.admin.as_ref().map_or("off".to_owned(), |admin| admin.listen.to_string()),
         store = %config.store.address, policies = config.policies.len(),
         "sluice {} serves", env!("CARGO_PKG_VERSION")
     );
@@ -72,7 +71,7 @@ pub async fn run(file: ConfigFile) -> Result<(), ServeError> {
     }
 
     app.reloader.watch();
-    let (stop, stopped) = watch::channel(false);
+    let stopped = app.stopping();
     let routes = http::check_router(Arc::clone(&app));
     let checks = async {
         match tls {
@@ -86,7 +85,9 @@ pub async fn run(file: ConfigFile) -> Result<(), ServeError> {
     let admin = async {
         match admin {
             None => Ok(()),
-            Some(listener) => serve(listener, http::admin_router(Arc::clone(&app)), stopped.clone()).await,
+            Some((listener, guard)) => {
+                serve(listener, http::admin_router(Arc::clone(&app), guard), stopped.clone()).await
+            }
         }
     };
     let drained = async { tokio::try_join!(checks, admin).map(drop) };
@@ -103,7 +104,7 @@ pub async fn run(file: ConfigFile) -> Result<(), ServeError> {
             }
         }
     };
-    app.draining.store(true, Ordering::Relaxed);
+    app.drain();
     if !drain.is_zero() {
         tracing::info!("stopping in {} ms: who asks is told to go elsewhere", drain.as_millis());
         tokio::select! {
@@ -114,8 +115,7 @@ pub async fn run(file: ConfigFile) -> Result<(), ServeError> {
         }
     }
     tracing::info!("stopping: requests in flight are finished");
-    // Nobody receives only if the server has ended already.
-    stop.send_replace(true);
+    app.stop();
     if let Ok(result) = tokio::time::timeout(FINISH, drained).await {
         result?;
     } else {

@@ -62,7 +62,10 @@ impl Sidecar {
         let fields = config.as_object_mut().unwrap();
         let at = |port: &Port| json!(format!("127.0.0.1:{}", port.number()));
         fields.entry("listen").or_insert_with(|| at(&port));
-        fields.entry("admin").or_insert_with(|| json!({"listen": at(&admin)}));
+        // `off` is none.
+        if let Some(fields) = fields.entry("admin").or_insert_with(|| json!({})).as_object_mut() {
+            fields.entry("listen").or_insert_with(|| at(&admin));
+        }
         // JSON is YAML.
         std::fs::write(directory.path().join("sluice.yaml"), config.to_string()).unwrap();
         Self { process: run(&directory, hosts.as_deref()), port, admin, directory, hosts, client: Client::new() }

@@ -21,7 +21,7 @@ impl Config {
         let are_replicas_new = *replicas != later.replicas;
         [
             ("listen", *listen != later.listen),
-            ("admin.listen", *admin != later.admin),
+            ("admin", *admin != later.admin),
             ("drain", *drain != later.drain),
             ("auth", *auth != later.auth),
             ("tls", *tls != later.tls),
@@ -50,13 +50,14 @@ mod tests {
 
     #[test]
     fn each_field_is_told_by_its_name() {
-        let table: [(&str, &str, &[&str]); 19] = [
+        let table: [(&str, &str, &[&str]); 20] = [
             ("", "", &[]),
             ("", "listen: 127.0.0.1:8080", &[]),
             ("", "limits: {body_bytes: 9, batch_checks: 8, request_checks: 7, key_bytes: 6}", &[]),
             ("", "listen: 127.0.0.1:1", &["listen"]),
-            ("", "admin: off", &["admin.listen"]),
-            ("", "admin: {listen: 127.0.0.1:1}", &["admin.listen"]),
+            ("", "admin: off", &["admin"]),
+            ("", "admin: {listen: 127.0.0.1:1}", &["admin"]),
+            ("", "admin: {listen: 127.0.0.1:8081, token_file: x}", &["admin"]),
             ("", "drain: 0s", &["drain"]),
             ("", "auth: {token_file: x}", &["auth"]),
             ("", "tls: {cert_file: x, key_file: y}", &["tls"]),

@@ -32,19 +32,25 @@ pub struct Tls {
     pub client_ca_file: Option<PathBuf>,
 }
 
-/// `{listen: address}`, or `off`.
-pub(super) struct AdminFile(pub Option<SocketAddr>);
+/// The admin listener.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Admin {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// A file with one bearer token a line: whoever sends one of them may use more than probes and metrics. Without it
+    /// everybody on this machine may, and nobody else.
+    #[serde(default, deserialize_with = "some_path")]
+    pub token_file: Option<PathBuf>,
+}
+
+/// [`Admin`], or `off`.
+pub(super) struct AdminFile(pub Option<Admin>);
 
 impl Default for AdminFile {
     fn default() -> Self {
-        Self(Some(SocketAddr::from(([127, 0, 0, 1], 8081))))
+        Self(Some(Admin { listen: SocketAddr::from(([127, 0, 0, 1], 8081)), token_file: None }))
     }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AdminFields {
-    listen: SocketAddr,
 }
 
 impl<'de> Deserialize<'de> for AdminFile {
@@ -55,7 +61,7 @@ impl<'de> Deserialize<'de> for AdminFile {
             type Value = AdminFile;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("{listen: address}, or off")
+                f.write_str("{listen: address, token_file: file}, or off")
             }
 
             /// `off` is a truth value in YAML 1.1, and a text in 1.2.
@@ -72,8 +78,7 @@ impl<'de> Deserialize<'de> for AdminFile {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<AdminFile, A::Error> {
-                let fields = AdminFields::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(AdminFile(Some(fields.listen)))
+                Admin::deserialize(MapAccessDeserializer::new(map)).map(|admin| AdminFile(Some(admin)))
             }
         }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub use error::ConfigError;
 pub(crate) use file::read;
-pub use listeners::{Auth, Tls};
+pub use listeners::{Admin, Auth, Tls};
 
 use crate::policy::Policies;
 use crate::store::StoreSettings;
@@ -27,8 +27,8 @@ use crate::store::StoreSettings;
 pub struct Config {
     /// Where to listen for questions, 127.0.0.1:8080 if not given.
     pub listen: SocketAddr,
-    /// Where metrics are told, 127.0.0.1:8081 if not given; `None` is nowhere.
-    pub admin: Option<SocketAddr>,
+    /// Where metrics are told and the admin API is, 127.0.0.1:8081 if not given; `None` is nowhere.
+    pub admin: Option<Admin>,
     /// How long it still serves once it has been told to stop, so that whoever asks can go elsewhere: 0 s to 5 min, 5 s if
     /// not given.
     pub drain: Duration,

@@ -9,7 +9,7 @@ fn parse(text: &str) -> Result<Config, ConfigError> {
 
 const FULL: &str = r#"
 listen: 0.0.0.0:9090
-admin: {listen: 0.0.0.0:9091}
+admin: {listen: 0.0.0.0:9091, token_file: /run/secrets/admin}
 auth: {token_file: /run/secrets/tokens}
 tls: {cert_file: tls.crt, key_file: tls.key, client_ca_file: ca.crt}
 store: redis://127.0.0.1:6379
@@ -32,7 +32,8 @@ policies:
 fn a_full_configuration_is_read() {
     let config = parse(FULL).unwrap();
     assert_eq!(config.listen.to_string(), "0.0.0.0:9090");
-    assert_eq!(config.admin.unwrap().to_string(), "0.0.0.0:9091");
+    let admin = Admin { listen: "0.0.0.0:9091".parse().unwrap(), token_file: Some("/run/secrets/admin".into()) };
+    assert_eq!(config.admin, Some(admin));
     assert_eq!(config.auth.unwrap().token_file.to_str(), Some("/run/secrets/tokens"));
     let tls = Tls { cert_file: "tls.crt".into(), key_file: "tls.key".into(), client_ca_file: Some("ca.crt".into()) };
     assert_eq!(config.tls, Some(tls));
@@ -59,7 +60,8 @@ fn what_is_left_out_has_a_default() {
     assert_eq!(config.store.address.to_string(), "memory");
     assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
     assert_eq!(config.store.timeout, Duration::from_millis(50));
-    assert_eq!(config.admin.unwrap().to_string(), "127.0.0.1:8081");
+    let admin = Admin { listen: "127.0.0.1:8081".parse().unwrap(), token_file: None };
+    assert_eq!(config.admin, Some(admin));
     assert_eq!((config.auth, config.tls), (None, None));
     assert_eq!(config.limits, Limits::default());
     assert_eq!(config.policies["p"].limit.algorithm, Algorithm::TokenBucket { burst: 7 });
@@ -75,10 +77,12 @@ fn errors_name_file_line_and_field() {
         ("store: redis://r\npolicies: {}\n".to_owned(), "line 2, column 11: policies: at least one policy"),
         ("store: redis://r\nlisten: here\npolicies: {}\n".to_owned(), "line 2, column 9: listen: "),
         ("store: redis://r\nlisten: 127.0.0.1:0\nport: 1\n".to_owned(), "line 3, column 1: port: unknown field `port`"),
-        ("admin: on\npolicies: {}\n".to_owned(), "admin: invalid value: boolean `true`, expected {listen: address}, or off"),
+        ("admin: on\npolicies: {}\n".to_owned(), "admin: invalid value: boolean `true`, expected {listen: address, token_file: file}, or off"),
         ("admin: {}\npolicies: {}\n".to_owned(), "admin: missing field `listen`"),
         ("admin: {lisen: 1}\npolicies: {}\n".to_owned(), "line 1, column 9: admin.lisen: unknown field"),
         ("admin: {listen: 8081}\npolicies: {}\n".to_owned(), "line 1, column 17: admin.listen: "),
+        ("admin: {listen: 127.0.0.1:1, token: x}\npolicies: {}\n".to_owned(), "column 30: admin.token: unknown field"),
+        ("admin: {listen: 127.0.0.1:1, token_file: ''}\n".to_owned(), "admin.token_file: the name of the file is empty"),
         ("auth: {token: x}\npolicies: {}\n".to_owned(), "line 1, column 8: auth.token: unknown field"),
         ("auth: {token_file: ''}\npolicies: {}\n".to_owned(), "auth.token_file: the name of the file is empty"),
         ("auth: {}\npolicies: {}\n".to_owned(), "auth: missing field `token_file`"),

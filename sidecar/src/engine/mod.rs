@@ -2,11 +2,13 @@
 //! into words.
 
 mod in_force;
+mod look;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use in_force::{Counted, InForce};
+pub use look::LookError;
 use sluice_filter::wire::{self, Check, Decision, Lease, Request, Verdict};
 
 use crate::config::Limits;
@@ -14,6 +16,7 @@ use crate::keys;
 use crate::metrics::{CheckOutcome, Metrics, RequestOutcome};
 use crate::policy::{Algorithm, LeaseTerms, Limit, MAX_COUNT, Policies};
 use crate::store::{Ahead, Decided, Outcome, Refund, Refunded, Store, StoreCheck, StoreError};
+use crate::top::{Seen, Top};
 
 /// Decides requests.
 #[derive(Debug)]
@@ -23,6 +26,7 @@ pub struct Engine {
     replacing: Mutex<()>,
     store: Store,
     metrics: Metrics,
+    top: Top,
 }
 
 /// What is wrong with a check, by field.
@@ -78,7 +82,13 @@ impl Engine {
     pub fn new(policies: Policies, limits: Limits, store: Store) -> Self {
         let metrics = Metrics::new(&store);
         let in_force = InForce::new(policies, limits, &metrics);
-        Self { in_force: RwLock::new(Arc::new(in_force)), replacing: Mutex::default(), store, metrics }
+        Self {
+            in_force: RwLock::new(Arc::new(in_force)),
+            replacing: Mutex::default(),
+            store,
+            metrics,
+            top: Top::default(),
+        }
     }
 
     /// What is in force now. Whoever decides several things together takes it once.
@@ -113,6 +123,11 @@ impl Engine {
         &self.store
     }
 
+    /// The keys that are asked about most.
+    pub fn top(&self) -> &Top {
+        &self.top
+    }
+
     /// Decides a batch, in order, by what is [in force](Self::in_force). A request that can't be decided doesn't hold up
     /// the others.
     ///
@@ -136,7 +151,8 @@ impl Engine {
         };
         let decided = decided.inspect_err(|_| self.count_undecided(&resolved))?;
         let mut answers = decided.outcomes.into_iter();
-        resolved
+        let mut seen = Vec::with_capacity(resolved.len());
+        let decisions = resolved
             .into_iter()
             .map(|resolved| match resolved {
                 Err(problem) => {
@@ -147,11 +163,20 @@ impl Engine {
                     let is_limited = resolved.is_limited();
                     let outcomes = if is_limited { answers.next().unwrap_or_default() } else { Vec::new() };
                     let decision = resolved.decision(outcomes, decided.is_degraded && is_limited)?;
+                    let checks = resolved.checks.iter().zip(&decision.checks);
+                    seen.extend(checks.filter_map(|((check, ..), verdict)| self.seen(check, !verdict.allowed)));
                     self.metrics.count_requests(RequestOutcome::of(&decision), 1);
                     Ok(Ok(decision))
                 }
             })
-            .collect()
+            .collect();
+        self.top.count(&seen, self.top.now());
+        decisions
+    }
+
+    /// A check for the count of the hottest keys. Who only looks makes none hot.
+    fn seen<'a>(&self, check: &'a Check, is_denied: bool) -> Option<Seen<'a>> {
+        (check.cost > 0).then(|| self.top.seen(&check.policy, &check.key, is_denied))
     }
 
     fn count_undecided(&self, resolved: &[Result<Resolved<'_>, RequestProblem>]) {
@@ -161,6 +186,9 @@ impl Engine {
                 counted.counters.decisions.add(CheckOutcome::Undecided, 1);
             }
         }
+        let checks = resolved.iter().flatten().flat_map(|request| &request.checks);
+        let seen: Vec<_> = checks.filter_map(|(check, ..)| self.seen(check, false)).collect();
+        self.top.count(&seen, self.top.now());
     }
 
     /// Gives charges back. What no longer counts is told so.
@@ -259,13 +287,13 @@ impl Resolved<'_> {
         (!checks.is_empty()).then_some(checks)
     }
 
-    fn decision(self, outcomes: Vec<Outcome>, degraded: bool) -> Result<Decision, StoreError> {
+    fn decision(&self, outcomes: Vec<Outcome>, degraded: bool) -> Result<Decision, StoreError> {
         let mut outcomes = outcomes.into_iter();
         let checks = self
             .checks
-            .into_iter()
+            .iter()
             .map(|(check, counted, limit)| {
-                let verdict = match limit {
+                let verdict = match *limit {
                     None => unlimited(&check.policy),
                     Some(limit) => {
                         let outcome = outcomes.next().ok_or(StoreError::Malformed("fewer outcomes than checks"))?;

@@ -1,4 +1,6 @@
-//! Bearer tokens: who may ask on the check listener.
+//! Bearer tokens: who may ask on the check listener, and use the admin API.
+
+use std::path::Path;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, header};
@@ -9,7 +11,6 @@ use sluice_filter::token::Token;
 use subtle::{Choice, ConstantTimeEq};
 
 use super::ApiError;
-use crate::config::Auth;
 use crate::reload::{FileError, NamedFile, Reloaded};
 
 /// The tokens that are taken, as digests: comparing these tells neither how much of a token was right nor how long it
@@ -18,13 +19,13 @@ use crate::reload::{FileError, NamedFile, Reloaded};
 pub struct Tokens(Vec<[u8; 32]>);
 
 impl Tokens {
-    /// The tokens of a file, read again when it changes.
+    /// The tokens of the file that `field` names, read again when it changes.
     ///
     /// # Errors
     ///
     /// If the file can't be read, or if a line of it is no token.
-    pub fn load(auth: &Auth) -> Result<Reloaded<Self>, FileError> {
-        let file = NamedFile::new("auth.token_file", &auth.token_file);
+    pub fn load(field: &'static str, path: &Path) -> Result<Reloaded<Self>, FileError> {
+        let file = NamedFile::new(field, path);
         Reloaded::start([file], |[file], [text]| Self::parse(text).map_err(|problem| file.error(problem)))
     }
 
@@ -59,9 +60,15 @@ pub(super) async fn require_token(
     request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    match presented(request.headers()) {
-        Some(presented) if tokens.get().has(presented) => Ok(next.run(request).await),
-        _ => Err(ApiError::Unauthorized),
+    check_token(&tokens, request.headers(), "auth.token_file")?;
+    Ok(next.run(request).await)
+}
+
+/// Whether a request shows one of the tokens of the file that `field` names.
+pub(super) fn check_token(tokens: &Reloaded<Tokens>, headers: &HeaderMap, field: &'static str) -> Result<(), ApiError> {
+    match presented(headers) {
+        Some(presented) if tokens.get().has(presented) => Ok(()),
+        _ => Err(ApiError::Unauthorized(field)),
     }
 }
 

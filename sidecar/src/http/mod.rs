@@ -1,16 +1,20 @@
 //! The HTTP side: every route is here.
 
+mod admin;
 mod auth;
 mod batch;
 mod body;
 mod health;
 mod metrics;
+mod page;
+mod path;
 mod problem;
 mod refund;
 mod single;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use axum::Router;
 use axum::extract::State;
@@ -18,7 +22,9 @@ use axum::http::{HeaderValue, header};
 use axum::middleware::{from_fn_with_state, map_response_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
+use tokio::sync::watch;
 
+pub use admin::{Forbidden, Guard, Streams};
 pub use auth::Tokens;
 pub use problem::ApiError;
 
@@ -36,16 +42,50 @@ pub struct App {
     pub reloader: Arc<Reloader>,
     /// Who may ask; without tokens everybody.
     pub tokens: Option<Reloaded<Tokens>>,
+    /// Where counts are kept, without a password.
+    pub store_address: String,
+    /// Who looks at events.
+    pub streams: Streams,
+    /// When it was made.
+    pub started: Instant,
     /// Set when the process has been told to stop: it is not ready for new clients any more.
-    pub draining: AtomicBool,
+    draining: AtomicBool,
+    /// True when it stops.
+    stop: watch::Sender<bool>,
 }
 
 impl App {
     /// An app that serves this configuration with counts from this store.
     pub fn new(file: ConfigFile, store: Store, tokens: Option<Reloaded<Tokens>>) -> Arc<Self> {
         let engine = Arc::new(Engine::new(file.config.policies.clone(), file.config.limits, store));
+        let store_address = file.config.store.address.to_string();
         let reloader = Reloader::new(file, Arc::clone(&engine));
-        Arc::new(Self { engine, reloader, tokens, draining: AtomicBool::new(false) })
+        let (stop, _) = watch::channel(false);
+        Arc::new(Self {
+            engine,
+            reloader,
+            tokens,
+            store_address,
+            streams: Streams::default(),
+            started: Instant::now(),
+            draining: AtomicBool::new(false),
+            stop,
+        })
+    }
+
+    /// Says that the process has been told to stop, though it still serves.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that it stops now: what would go on for ever ends.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Becomes true when the process stops.
+    pub fn stopping(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
     }
 
     fn is_draining(&self) -> bool {
@@ -84,8 +124,10 @@ async fn leave(State(app): State<Arc<App>>, mut response: Response) -> Response 
 }
 
 /// The routes of the admin listener, which no client needs to reach.
-pub fn admin_router(app: Arc<App>) -> Router {
+pub fn admin_router(app: Arc<App>, guard: Guard) -> Router {
     probes()
+        .merge(page::routes())
+        .merge(admin::routes(guard))
         .route("/metrics", get(metrics::metrics))
         .fallback(problem::not_found_here)
         .method_not_allowed_fallback(problem::method_not_allowed)

@@ -7,7 +7,9 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::engine::{CheckProblem, RefundError, RequestProblem};
+use super::admin::Forbidden;
+use crate::config::ConfigError;
+use crate::engine::{CheckProblem, LookError, RefundError, RequestProblem};
 use crate::store::StoreError;
 
 /// Why a request to the sidecar is not answered with a decision. The texts name the field and say what to
@@ -47,8 +49,20 @@ pub enum ApiError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// No token, or none that is known.
-    #[error("the token: none, or not one of auth.token_file: send Authorization: Bearer TOKEN")]
-    Unauthorized,
+    #[error("the token: none, or not one of {0}: send Authorization: Bearer TOKEN")]
+    Unauthorized(&'static str),
+    /// The admin API is not for whoever asks, or not like this.
+    #[error(transparent)]
+    Forbidden(#[from] Forbidden),
+    /// A key can't be looked at.
+    #[error(transparent)]
+    Look(#[from] LookError),
+    /// The configuration file is no good. What was in force before stays.
+    #[error("{0}; what was read before stays in force")]
+    Reload(#[from] ConfigError),
+    /// Too many look at the same time.
+    #[error("{0} streams of events are open already: close one, or ask /v1/status")]
+    TooManyStreams(usize),
     /// No such route.
     #[error("there is nothing at {0}: {1}")]
     NotFound(String, &'static str),
@@ -67,9 +81,14 @@ impl ApiError {
                 (StatusCode::BAD_REQUEST, "malformed request")
             }
             Self::Request(problem) => problem.status(),
-            Self::Refund(RefundError::Refund(_, problem)) => problem.status(),
+            Self::Refund(RefundError::Refund(_, problem)) | Self::Look(LookError::Check(problem)) => problem.status(),
+            Self::Look(LookError::UnknownPolicy(..)) => (StatusCode::NOT_FOUND, "unknown policy"),
+            Self::Look(LookError::Store(_)) => (StatusCode::SERVICE_UNAVAILABLE, "no answer from the store"),
+            Self::Reload(_) => (StatusCode::UNPROCESSABLE_ENTITY, "not a configuration"),
+            Self::TooManyStreams(_) => (StatusCode::SERVICE_UNAVAILABLE, "too many streams"),
             Self::Store(_) | Self::Refund(RefundError::Store(_)) => (StatusCode::SERVICE_UNAVAILABLE, "no decision"),
-            Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
+            Self::Unauthorized(_) => (StatusCode::UNAUTHORIZED, "unauthorized"),
+            Self::Forbidden(_) => (StatusCode::FORBIDDEN, "forbidden"),
             Self::NotFound(..) => (StatusCode::NOT_FOUND, "not found"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method not allowed"),
         }
@@ -121,7 +140,10 @@ pub(super) async fn not_found(uri: Uri) -> ApiError {
 }
 
 pub(super) async fn not_found_here(uri: Uri) -> ApiError {
-    ApiError::NotFound(uri.path().to_owned(), "see /metrics, /livez and /readyz; decisions are made on the other port")
+    ApiError::NotFound(
+        uri.path().to_owned(),
+        "see / with a browser, /metrics, /livez, /readyz and /v1/status; decisions are made on the other port",
+    )
 }
 
 pub(super) async fn method_not_allowed() -> ApiError {

@@ -1,7 +1,6 @@
 //! `/v1/check/{policy}/{key}`: one check, for curl and for other gateways. POST takes, GET peeks.
 //!
-//! Each further path segment is a part of the key, percent-encoded; no segment is the empty key. The answer
-//! is that of a rate-limited service itself: 200 or 429, with real rate-limit headers.
+//! The answer is that of a rate-limited service itself: 200 or 429, with real rate-limit headers.
 
 use std::sync::Arc;
 
@@ -9,12 +8,11 @@ use axum::Json;
 use axum::extract::{OriginalUri, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use percent_encoding::percent_decode_str;
 use sluice_filter::answer;
 use sluice_filter::headers::{self, Dialect};
 use sluice_filter::wire::{Check, Decision, Request};
 
-use super::{ApiError, App};
+use super::{ApiError, App, path};
 
 /// Both dialects: the caller is not known.
 const DIALECTS: [Dialect; 2] = [Dialect::Ietf, Dialect::XRateLimit];
@@ -65,33 +63,8 @@ fn with_fields(mut response: Response, fields: Vec<headers::Field>) -> Response 
 }
 
 fn parse(uri: &Uri) -> Result<Check, ApiError> {
-    let path = uri.path().strip_prefix(PATH).unwrap_or_default();
-    let mut segments = path.split('/').map(|segment| {
-        percent_decode_str(segment)
-            .decode_utf8()
-            .map(std::borrow::Cow::into_owned)
-            .map_err(|_| ApiError::BadUrl("the path: a key part is not UTF-8"))
-    });
-    let policy = segments.next().transpose()?.unwrap_or_default();
-    Ok(Check {
-        policy,
-        key: segments.collect::<Result<_, _>>()?,
-        cost: cost(uri.query().unwrap_or_default())?,
-        lease: 0,
-    })
-}
-
-fn cost(query: &str) -> Result<u64, ApiError> {
-    let mut cost = 1;
-    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-        let Some(value) = parameter.strip_prefix("cost=") else {
-            return Err(ApiError::BadUrl("the query: the only parameter is cost, such as ?cost=5"));
-        };
-        cost = value
-            .parse()
-            .map_err(|_| ApiError::BadUrl("the query: cost is not a whole number from 0 to 1000000000"))?;
-    }
-    Ok(cost)
+    let (policy, key) = path::policy_and_key(uri, PATH)?;
+    Ok(Check { policy, key, cost: path::cost(uri, 1)?, lease: 0 })
 }
 
 #[cfg(test)]

@@ -54,6 +54,11 @@ impl MemoryStore {
         self.at_once(|states, _| *states = States { by_key: HashMap::new(), sweep_at: MIN_SWEEP });
     }
 
+    /// Forgets a key. Returns whether it still meant anything.
+    pub(super) fn forget_key(&self, key: &str) -> bool {
+        self.at_once(|states, now_us| states.by_key.remove(key).is_some_and(|(_, end)| end > now_us))
+    }
+
     pub(super) fn kept(&self, key: &str) -> Kept {
         self.at_once(|states, now_us| Kept {
             state: states.get(key, now_us).map(ToString::to_string),
@@ -121,6 +126,18 @@ mod tests {
         let clone = store.clone();
         let allowed = |store: &MemoryStore| store.decide(&[request("k".to_owned())])[0][0].allowed;
         assert_eq!([allowed(&store), allowed(&clone), allowed(&store), allowed(&clone)], [true, true, false, false]);
+    }
+
+    #[test]
+    fn a_key_that_is_forgotten_begins_anew_and_others_do_not() {
+        let store = MemoryStore::new();
+        let allowed = |key: &str| store.decide(&[request(key.to_owned())])[0][0].allowed;
+        for key in ["a", "b"] {
+            assert_eq!([allowed(key), allowed(key), allowed(key)], [true, true, false]);
+        }
+        assert!(store.forget_key("a"));
+        assert!(!store.forget_key("a"), "there is nothing left of it");
+        assert!(allowed("a") && !allowed("b"));
     }
 
     #[test]

@@ -218,6 +218,21 @@ impl Store {
         }
     }
 
+    /// Forgets a key, as if it had never been asked about. Returns whether anything was kept of it.
+    ///
+    /// # Errors
+    ///
+    /// If there is no answer within the timeout. Whether it was forgotten is not known then.
+    pub async fn forget(&self, key: &str) -> Result<bool, StoreError> {
+        // What this process has counted itself while the store was away goes first: that can't fail.
+        let was_local = self.fallback.memory().is_some_and(|memory| memory.forget_key(key));
+        let was_kept = match &self.backend {
+            Backend::Memory(memory) => memory.forget_key(key),
+            Backend::Redis(redis) => redis.forget(key).await?,
+        };
+        Ok(was_kept || was_local)
+    }
+
     /// What kind of store this is.
     pub fn kind(&self) -> &'static str {
         match &self.backend {

@@ -78,13 +78,13 @@ impl Cluster {
         Self(inner)
     }
 
-    /// Runs a script on the node that has this slot.
+    /// Puts a question to the node that has this slot, which for a script may have to be given that first.
     ///
     /// A redirected question has not been begun with, so that it can be put again elsewhere.
-    pub async fn run(
+    pub async fn ask(
         &self,
         slot: u16,
-        script: &Kept,
+        script: Option<&Kept>,
         command: &Arc<Cmd>,
         deadline: Instant,
     ) -> Result<Value, StoreError> {
@@ -92,7 +92,11 @@ impl Cluster {
         let mut mode = Mode::Plain;
         let mut redirects = 0;
         loop {
-            let error = match link.run(script, command, mode, deadline).await {
+            let answer = match script {
+                Some(script) => link.run(script, command, mode, deadline).await,
+                None => link.ask(command, mode, deadline).await,
+            };
+            let error = match answer {
                 Err(StoreError::Refused(error)) if redirects < MAX_REDIRECTS => error,
                 Err(error) => {
                     self.0.stale.notify_one();

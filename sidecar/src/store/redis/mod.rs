@@ -266,6 +266,19 @@ impl RedisStore {
         Ok(Kept { state, ttl_ms: u64::try_from(ttl_ms).ok(), now_us: seconds * 1_000_000 + micros })
     }
 
+    /// Forgets a key. A failed question is not put again: in the meantime somebody may have taken something anew.
+    pub(super) async fn forget(&self, key: &str) -> Result<bool, StoreError> {
+        let mut command = redis::cmd("DEL");
+        command.arg(key);
+        let (command, deadline) = (Arc::new(command), Instant::now() + self.0.timeout.max(LOOK_PATIENCE));
+        let answer = match &self.0.way {
+            Way::One(link) => link.ask(&command, Mode::Plain, deadline).await,
+            Way::Cluster(cluster) => cluster.ask(slots::slot(key), None, &command, deadline).await,
+        };
+        let count = u64::from_redis_value(answer?).map_err(|_| StoreError::Malformed("not a number of keys"));
+        self.read(count).map(|count| count > 0)
+    }
+
     async fn run(
         &self,
         script: &scripts::Kept,
@@ -276,7 +289,7 @@ impl RedisStore {
         let command = Arc::new(command);
         match &self.0.way {
             Way::One(link) => link.run(script, &command, Mode::Plain, deadline).await,
-            Way::Cluster(cluster) => cluster.run(slots::slot(key), script, &command, deadline).await,
+            Way::Cluster(cluster) => cluster.ask(slots::slot(key), Some(script), &command, deadline).await,
         }
     }
 

@@ -10,7 +10,7 @@ use rustix::process::Pid;
 use serde::Serialize;
 use tempfile::TempDir;
 
-use super::scripts::{SUBJECTS, Subject};
+use super::scripts::{Ours, SUBJECTS, Subject};
 use super::support::{Port, Process, eventually, tool};
 
 /// Checks in one count, about.
@@ -18,12 +18,11 @@ const CHECKS: usize = 640;
 /// Keys that are asked for; each run of a script names others.
 const KEYS: usize = 1_000;
 
-/// What is subtracted to know what a piece costs.
-pub const EMPTY: &str = Subject::Empty.name();
+/// What the pieces are taken with: an empty script with two arguments, a check as the sidecar packs one, and a number.
+const NO_PIECE: &str = "return 1";
 
-/// Pieces that a script is made of, each run once, with two arguments: a check as the sidecar packs one, and a number.
-const PIECES: [(&str, &str); 16] = [
-    ("two arguments", "return 1"),
+/// Pieces that a script is made of.
+const PIECES: [(&str, &str); 15] = [
     ("TIME", "redis.call('TIME') return 1"),
     ("MGET of one key", "redis.call('MGET', KEYS[1]) return 1"),
     ("GET", "redis.call('GET', KEYS[1]) return 1"),
@@ -33,8 +32,11 @@ const PIECES: [(&str, &str); 16] = [
     ("five integers packed", "return struct.pack('<i8i8i8i8i8', 1, 9999, 0, 86400000, 1796041503674602)"),
     ("unpacking a check", "local kind, flags, limit = struct.unpack('<BBI4I8I4I4', ARGV[1]) return 1"),
     ("tonumber", "local number = tonumber(ARGV[2]) return 1"),
-    ("string.format('%d')", "local text = string.format('%d', 86400000) return 1"),
-    ("four of them", "local text = string.format('t:%d:%d:%d:%d', 1796041503674602, 0, 1000, 86400000000) return 1"),
+    ("string.format of one number", "local text = string.format('%d', 86400000) return 1"),
+    (
+        "string.format of four",
+        "local text = string.format('t:%d:%d:%d:%d', 1796041503674602, 0, 1000, 86400000000) return 1",
+    ),
     (
         "a pattern of four numbers",
         "local a, b, c, d = string.match('t:1796041503674602:0:1000:86400000000', '^t:(%d+):(%d+):(%d+):(%d+)$') return 1",
@@ -47,43 +49,56 @@ const PIECES: [(&str, &str); 16] = [
     ),
 ];
 
-/// One line of the result.
+/// What was counted.
 #[derive(Debug, Serialize)]
 pub struct Instructions {
+    pub scripts: Vec<ScriptInstructions>,
+    /// Of each piece, how many more it takes than the script without it.
+    pub pieces: Vec<(&'static str, f64)>,
+}
+
+/// A script at one size of batches.
+#[derive(Debug, Serialize)]
+pub struct ScriptInstructions {
     pub script: &'static str,
     pub batch: usize,
     pub per_check: f64,
+    /// To the empty script.
+    pub ratio: f64,
 }
 
 /// Counts all scripts, and the pieces. Nothing where valgrind is not installed.
-pub async fn count() -> Result<Vec<Instructions>, String> {
+pub async fn count() -> Result<Option<Instructions>, String> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         eprintln!("instructions: left out, as valgrind is not installed");
-        return Ok(Vec::new());
+        return Ok(None);
     }
     let mut redis = Counted::start().await?;
-    let mut counts = Vec::new();
+    let mut scripts: Vec<ScriptInstructions> = Vec::new();
     for subject in SUBJECTS {
         for &batch in subject.batches() {
             let command = |sha1: &str, keys: Vec<String>| subject.command(sha1, keys);
             let per_check = redis.count(subject.text(), batch, command, |answer| subject.allows(answer, batch))?;
-            counts.push(Instructions { script: subject.name(), batch, per_check });
+            // The first one is the empty script.
+            let ratio = per_check / scripts.first().map_or(per_check, |empty| empty.per_check);
+            scripts.push(ScriptInstructions { script: subject.name(), batch, per_check, ratio });
         }
     }
-    let check = Subject::Decide(super::scripts::Ours::TokenBucket).command("", vec![String::new()]);
-    let Some(redis::Arg::Simple(check)) = check.args_iter().last() else {
+    let question = Subject::Decide(Ours::TokenBucket).command("", vec![String::new()]);
+    let Some(redis::Arg::Simple(check)) = question.args_iter().last() else {
         return Err("a check has no argument".to_owned());
     };
-    for (script, text) in PIECES {
+    let mut count = |text: &str| {
         let command = |sha1: &str, keys: Vec<String>| {
             let mut command = redis::cmd("EVALSHA");
             command.arg(sha1).arg(keys.len()).arg(keys).arg(check).arg("86400000000");
             command
         };
-        let per_check = redis.count(text, 1, command, |_| true)?;
-        counts.push(Instructions { script, batch: 1, per_check });
-    }
-    Ok(counts)
+        redis.count(text, 1, command, |_| true)
+    };
+    let without = count(NO_PIECE)?;
+    let pieces = PIECES.iter().map(|(name, text)| Ok((*name, count(text)? - without)));
+    Ok(Some(Instructions { scripts, pieces: pieces.collect::<Result<_, String>>()? }))
 }
 
 /// A Redis under callgrind.

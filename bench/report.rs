@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde::{Serialize, Serializer};
 
 use super::figures::{Figure, Figures};
-use super::instructions::{EMPTY, Instructions};
+use super::instructions::Instructions;
 use super::machine::Machine;
 use super::memory::Denials;
 use super::rows::Row;
@@ -20,7 +20,7 @@ pub struct Results {
     pub sidecar: Vec<SidecarLine>,
     pub scripts: Vec<ScriptCost>,
     /// Nothing where valgrind is not installed.
-    pub instructions: Vec<Instructions>,
+    pub instructions: Option<Instructions>,
     pub denials: Option<Denials>,
 }
 
@@ -70,7 +70,7 @@ impl Results {
             one_connection: None,
             sidecar: Vec::new(),
             scripts: Vec::new(),
-            instructions: Vec::new(),
+            instructions: None,
             denials: None,
         }
     }
@@ -122,8 +122,8 @@ pub fn markdown(results: &Results) -> String {
         scripts(&mut text, &results.scripts);
         memory(&mut text, &results.scripts);
     }
-    if !results.instructions.is_empty() {
-        instructions(&mut text, &results.instructions);
+    if let Some(counts) = &results.instructions {
+        instructions(&mut text, counts);
     }
     if let Some(Denials { count, bytes }) = results.denials {
         let (each, mebibytes) = (bytes as f64 / count as f64, bytes as f64 / f64::from(1 << 20));
@@ -243,21 +243,17 @@ fn memory(text: &mut String, costs: &[ScriptCost]) {
     text.push('\n');
 }
 
-fn instructions(text: &mut String, counts: &[Instructions]) {
-    let empty = counts.iter().find(|count| count.script == EMPTY).map_or(f64::NAN, |count| count.per_check);
-    let columns = ["script", "checks per batch", "instructions", "to the empty script", "more than it"];
+fn instructions(text: &mut String, counts: &Instructions) {
+    let columns = ["script", "checks per batch", "instructions", "to the empty script"];
     table(text, "Redis: instructions per check", &columns);
-    for Instructions { script, batch, per_check } in counts {
-        cells(
-            text,
-            &[
-                (*script).to_owned(),
-                batch.to_string(),
-                format!("{per_check:.0}"),
-                format!("{:.2}", per_check / empty),
-                if *batch == 1 { format!("{:.0}", per_check - empty) } else { "-".to_owned() },
-            ],
-        );
+    for count in &counts.scripts {
+        let numbers = [count.batch.to_string(), format!("{:.0}", count.per_check), format!("{:.2}", count.ratio)];
+        cells(text, &[&[count.script.to_owned()], &numbers[..]].concat());
+    }
+    text.push('\n');
+    table(text, "Redis: instructions of what scripts are made of", &["piece", "instructions"]);
+    for (piece, count) in &counts.pieces {
+        cells(text, &[(*piece).to_owned(), format!("{count:.0}")]);
     }
     text.push('\n');
 }

@@ -1,6 +1,6 @@
 
--- The arguments that people write become those that the sidecar sends. It is not worth while to do without: a number
--- that is an argument of its own costs twice what it costs to unpack five of them.
+-- The arguments that people write become those that the sidecar sends. For it to send these would be simpler, and dear:
+-- a number that is an argument of its own takes Redis 3,500 instructions, and to unpack all six of a check 2,300.
 
 local pack = struct.pack
 local is_by_hand = #first_argument < SIZE

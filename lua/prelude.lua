@@ -3,8 +3,8 @@
 -- muldiv() computes it in parts: no decision depends on rounding.
 -- They are written with %d, which a Redis of 64 bits prints exactly, and several times as fast as %.0f.
 
--- What a function takes from outside costs each run of the script as much as thirty of its instructions: so the
--- functions below are given what they need, the time included, and say `string.format` in full.
+-- Redis makes every function anew for each run. A local that one captures takes some 350 instructions, a look-up of
+-- `string.format` some 200: so functions are given what they need, the time included, and look up the rest.
 
 local tonumber, call = tonumber, redis.call
 local KEYS, ARGV = KEYS, ARGV

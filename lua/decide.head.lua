@@ -19,8 +19,8 @@
 --
 -- Or packed, as the sidecar asks and is told, by the server's clock:
 --   ARGV[i]  check i, packed as CHECK says: algorithm (1 token_bucket, 2 fixed_window, 3 sliding_window), flags, limit,
---            period_us, burst, cost. The flag 4 says that the next check belongs to the same request. Of a token_bucket,
---            then how its states end if their rest is 0, ":0:<limit>:<period_us>".
+--            period_us, burst, cost. The flag 4 says that the next check belongs to the same request. Of a
+--            token_bucket, then how its states end if their rest is 0, ":0:<limit>:<period_us>".
 --   reply    one string: the same integers, packed as REPLY says
 --
 -- A request is charged only if all its enforced checks allow; then every check that allows is charged.

@@ -1,5 +1,5 @@
--- The commands of decide.lua and nothing else: the floor of any script that reads the clock, reads states, and writes each
--- with its time to live.
+-- The commands of decide.lua and nothing else: the floor of any script that reads the clock, reads states, and writes
+-- each with its time to live.
 redis.call('TIME')
 redis.call('MGET', unpack(KEYS))
 for i = 1, #KEYS do

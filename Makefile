@@ -58,7 +58,7 @@ lint: setup ## Formatting, clippy natively and for both Wasm targets, luacheck
 	cargo clippy -p sluice-filter --all-targets --target $(NODE_TARGET) -- -D warnings
 	for script in decide lease refund; do \
 	    cargo run --quiet -p sluice -- script $$script | \
-	        luacheck --no-color --std lua51 --read-globals redis KEYS ARGV -- - || exit 1; \
+	        luacheck --no-color --std lua51 --read-globals redis struct KEYS ARGV -- - || exit 1; \
 	done
 	@scripts/optional.sh shellcheck -x scripts/*.sh .ci/run
 	@scripts/optional.sh cargo-deny --workspace check

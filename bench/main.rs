@@ -31,6 +31,7 @@ mod docs;
 mod figures;
 mod floor;
 mod gateway;
+mod instructions;
 mod machine;
 mod memory;
 mod options;
@@ -90,6 +91,9 @@ async fn measure(options: &Options, wrk: &Path, script: &Path, results: &mut Res
     }
     if options.wants("scripts") {
         results.scripts = scripts::measure(&Redis::start().await, &options.keys, options.repeats)?;
+    }
+    if options.wants("instructions") {
+        results.instructions = instructions::count().await?;
     }
     if options.wants("memory") {
         results.denials = Some(memory::denials(wrk, script).await?);

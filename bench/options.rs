@@ -4,7 +4,7 @@ use std::env;
 use std::path::PathBuf;
 
 /// Which parts of the benchmark there are.
-pub const PARTS: [&str; 4] = ["gateway", "sidecar", "scripts", "memory"];
+pub const PARTS: [&str; 5] = ["gateway", "sidecar", "scripts", "instructions", "memory"];
 
 /// The choices.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde::{Serialize, Serializer};
 
 use super::figures::{Figure, Figures};
+use super::instructions::Instructions;
 use super::machine::Machine;
 use super::memory::Denials;
 use super::rows::Row;
@@ -18,6 +19,8 @@ pub struct Results {
     pub one_connection: Option<OneConnection>,
     pub sidecar: Vec<SidecarLine>,
     pub scripts: Vec<ScriptCost>,
+    /// Nothing where valgrind is not installed.
+    pub instructions: Option<Instructions>,
     pub denials: Option<Denials>,
 }
 
@@ -67,6 +70,7 @@ impl Results {
             one_connection: None,
             sidecar: Vec::new(),
             scripts: Vec::new(),
+            instructions: None,
             denials: None,
         }
     }
@@ -117,6 +121,9 @@ pub fn markdown(results: &Results) -> String {
     if !results.scripts.is_empty() {
         scripts(&mut text, &results.scripts);
         memory(&mut text, &results.scripts);
+    }
+    if let Some(counts) = &results.instructions {
+        instructions(&mut text, counts);
     }
     if let Some(Denials { count, bytes }) = results.denials {
         let (each, mebibytes) = (bytes as f64 / count as f64, bytes as f64 / f64::from(1 << 20));
@@ -227,11 +234,26 @@ fn memory(text: &mut String, costs: &[ScriptCost]) {
     let Some(most) = key_counts(costs).last().copied() else { return };
     table(text, &format!("Redis: bytes per key, with {most} keys"), &["script", "bytes"]);
     let mut last = "";
-    for cost in costs.iter().filter(|cost| cost.keys == most) {
+    for cost in costs.iter().filter(|cost| cost.keys == most && cost.bytes_per_key > 0.0) {
         if cost.script != last {
             cells(text, &[cost.script.to_owned(), format!("{:.0}", cost.bytes_per_key)]);
             last = cost.script;
         }
+    }
+    text.push('\n');
+}
+
+fn instructions(text: &mut String, counts: &Instructions) {
+    let columns = ["script", "checks per batch", "instructions", "to the empty script"];
+    table(text, "Redis: instructions per check", &columns);
+    for count in &counts.scripts {
+        let numbers = [count.batch.to_string(), format!("{:.0}", count.per_check), format!("{:.2}", count.ratio)];
+        cells(text, &[&[count.script.to_owned()], &numbers[..]].concat());
+    }
+    text.push('\n');
+    table(text, "Redis: instructions of what scripts are made of", &["piece", "instructions"]);
+    for (piece, count) in &counts.pieces {
+        cells(text, &[(*piece).to_owned(), format!("{count:.0}")]);
     }
     text.push('\n');
 }

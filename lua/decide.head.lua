@@ -17,6 +17,12 @@
 --              reset_us        until the whole limit is available again if nothing else is taken
 --              charge          0 if nothing was taken; else what refund.lua needs to give it back
 --
+-- Or packed, as the sidecar asks and is told, by the server's clock:
+--   ARGV[i]  check i, packed as CHECK says: algorithm (1 token_bucket, 2 fixed_window, 3 sliding_window), flags, limit,
+--            period_us, burst, cost. The flag 4 says that the next check belongs to the same request. Of a
+--            token_bucket, then how its states end if their rest is 0, ":0:<limit>:<period_us>".
+--   reply    one string: the same integers, packed as REPLY says
+--
 -- A request is charged only if all its enforced checks allow; then every check that allows is charged.
 -- Requests are decided in order, each seeing the charges of those before it. A check that names a key
 -- twice in one request sees the first charge too: the costs add up.

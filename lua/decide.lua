@@ -1,124 +1,125 @@
 
--- Read. MGET and not GET: it takes a key of a foreign type for one that is not there.
-local states, ttls_us = {}, {}
-for first = 1, #KEYS, 1000 do
-  local last = math.min(first + 999, #KEYS)
-  local values = call('MGET', unpack(KEYS, first, last))
-  for i = first, last do
-    states[KEYS[i]] = values[i - first + 1]
+local count = #KEYS
+if count == 0 or count ~= #ARGV then
+  return redis.error_reply('SLUICE there are not as many keys as checks, or no checks at all')
+end
+
+-- One check needs none of the tables: they would be an eighth of what it costs.
+local is_one = count == 1
+-- By key: what its next check is to see, and how long that is to be kept if it has changed.
+local states, ttls_us
+-- By check: the reply's part, and what the key's state and its time were before.
+local told, was, was_ttls_us
+if not is_one then
+  -- Read. MGET and not GET: it takes a key of a foreign type for one that is not there.
+  states, ttls_us, told, was, was_ttls_us = {}, {}, {}, {}, {}
+  for first = 1, count, 1000 do
+    local last = math.min(first + 999, count)
+    local values = call('MGET', unpack(KEYS, first, last))
+    for i = first, last do
+      states[KEYS[i]] = values[i - first + 1]
+    end
   end
 end
 
--- How many arguments a check has, and how many integers the reply tells of it.
-local WIDTH, TOLD = LEASES and 8 or 6, LEASES and 6 or 5
-
--- Decides the check whose arguments start at ARGV[at]. The first result is nil if one of them is out of
--- range; the last two say whether the check is a shadow, and what was granted ahead.
-local function evaluate(state, at, is_peek)
-  local name, limit, period = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-  local burst, cost, flags = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
-  local algorithm = name == 'token_bucket' and token_bucket
-    or name == 'fixed_window' and fixed_window
-    or name == 'sliding_window' and sliding_window
-  if
-    not (algorithm and limit and period and burst and cost and flags)
-    or not (limit >= 0 and limit <= MAX_COUNT and burst >= 0 and burst <= MAX_COUNT)
-    or not (period >= 1 and period <= MAX_PERIOD_US and cost >= 0 and cost <= MAX_COUNT)
-    or not (flags >= 0 and flags <= 3 and (burst * period <= limit * MAX_REFILL_US or limit == 0))
-    or limit % 1 + period % 1 + burst % 1 + cost % 1 + flags % 1 > 0
-  then
-    return nil
-  elseif limit == 0 then
-    return false, 0, -1, 0, nil, nil, flags >= 2, 0
-  end
-  local align, ahead = flags % 2 == 1, 0
-  local allowed, remaining, retry_us, reset_us, new_state, ttl_us =
-    algorithm(state, limit, period, burst, is_peek and 0 or cost, align)
-  if LEASES then
-    local want, share = tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
+-- Decide, request by request. The checks of a batch are mostly alike: an argument that is the one before needs no
+-- unpacking again.
+local argument, kind, flags, limit, period, burst, cost, want, share, ending
+local algorithms = { token_bucket, fixed_window, sliding_window }
+local algorithm, align, is_shadow, goes_on
+-- Of the request at hand: its first check, and whether it is admitted so far.
+local first, admitted = 1, true
+for i = 1, count do
+  local key = KEYS[i]
+  if ARGV[i] ~= argument then
+    argument = ARGV[i]
+    if #argument >= SIZE then
+      kind, flags, limit, period, burst, cost, want, share = struct.unpack(CHECK, argument)
+    end
     if
-      not (want and share and want >= 0 and want <= MAX_COUNT and share >= 0 and share <= 1000000)
-      or want % 1 + share % 1 > 0
+      #argument < SIZE
+      or not (algorithms[kind] and flags <= 7 and limit <= MAX_COUNT and burst <= MAX_COUNT)
+      or not (period >= 1 and period <= MAX_PERIOD_US and cost <= MAX_COUNT)
+      or not (burst * period <= limit * MAX_REFILL_US or limit == 0)
+      or LEASES and not (want <= MAX_COUNT and share <= 1000000)
     then
-      return nil
+      return redis.error_reply('SLUICE check ' .. i .. ': unknown algorithm, or number out of range')
     end
-    if allowed and new_state then
-      -- As much as is wanted, but only a share of what remains.
-      local most = remaining * share
-      ahead = math.min(want, (most - most % 1000000) / 1000000)
-    end
+    algorithm, align, is_shadow, goes_on = algorithms[kind], flags % 2 == 1, flags % 4 >= 2, flags >= 4
+    ending = argument:sub(SIZE + 1)
+  end
+  if goes_on and i == count then
+    return redis.error_reply('SLUICE check ' .. i .. ': its request goes on, and no check follows')
+  end
+
+  local state
+  if is_one then
+    state = call('MGET', key)[1]
+  else
+    state = states[key]
+  end
+  local allowed, remaining, retry_us, reset_us, new_state, ttl_us
+  if limit == 0 then
+    allowed, remaining, retry_us, reset_us = false, 0, -1, 0
+  else
+    allowed, remaining, retry_us, reset_us, new_state, ttl_us =
+      algorithm(now_us, state, limit, period, burst, cost, align, ending)
+  end
+  local ahead = 0
+  if LEASES and allowed and new_state then
+    -- As much as is wanted, but only a share of what remains.
+    local most = remaining * share
+    ahead = math.min(want, (most - most % 1000000) / 1000000)
     if ahead > 0 then
       -- What remains can be taken: this is allowed too.
       allowed, remaining, retry_us, reset_us, new_state, ttl_us =
-        algorithm(state, limit, period, burst, cost + ahead, align)
+        algorithm(now_us, state, limit, period, burst, cost + ahead, align, ending)
     end
   end
-  return allowed, remaining, retry_us, reset_us, new_state, ttl_us, flags >= 2, ahead
-end
-
--- Decide, request by request. `states` is always what the next check is to see.
-local reply, out = { 0, 0, 0, 0, 0 }, 0
-local argument, key_count = 2, 0
-while argument <= #ARGV do
-  local n = tonumber(ARGV[argument])
-  if not n or n < 1 or n % 1 ~= 0 or key_count + n > #KEYS or argument + WIDTH * n > #ARGV then
-    return redis.error_reply('SLUICE the numbers of checks, keys and arguments do not fit each other')
-  end
-
-  -- New states go into `states` at once, for the request's own later checks to see. If the request is
-  -- denied, `undo` takes its charges back, and only those: a repair stays.
-  local admitted, undo = true, nil
-  for i = 1, n do
-    local key = KEYS[key_count + i]
-    local allowed, remaining, retry_us, reset_us, new_state, ttl_us, is_shadow, ahead =
-      evaluate(states[key], argument + 1 + WIDTH * (i - 1), false)
-    if allowed == nil then
-      return redis.error_reply('SLUICE check ' .. key_count + i .. ': unknown algorithm, or number out of range')
-    end
-    if not (allowed or is_shadow) then
-      admitted = false
-    end
+  local charge = allowed and new_state and now_us + reset_us or 0
+  local reply = pack(REPLY, allowed and 1 or 0, remaining, retry_us, reset_us, charge, ahead)
+  if is_one then
     if new_state then
-      if allowed and n > 1 then
-        undo = { key = key, state = states[key], ttl_us = ttls_us[key], before = undo }
-      end
-      states[key], ttls_us[key] = new_state, ttl_us
+      call('SET', key, new_state, 'PX', string.format('%d', (ttl_us + 999) / 1000 + TTL_SLACK_MS))
     end
-    reply[out + 1], reply[out + 2] = allowed and 1 or 0, remaining
-    reply[out + 3], reply[out + 4] = retry_us, reset_us
-    reply[out + 5] = allowed and new_state and now + reset_us or 0
-    if LEASES then
-      reply[out + 6] = ahead
-    end
-    out = out + TOLD
+    return answer(reply)
   end
 
-  while undo and not admitted do
-    states[undo.key], ttls_us[undo.key] = undo.state, undo.ttl_us
-    undo = undo.before
+  told[i] = reply
+  if goes_on or first < i then
+    was[i], was_ttls_us[i] = state, ttls_us[key]
   end
-  if n > 1 and not admitted then
-    -- The checks that allowed have reported a charge that was not made.
-    for i = 1, n do
-      local at = out - TOLD * (n - i + 1) + 1
-      if reply[at] == 1 then
-        local _, remaining, _, reset_us =
-          evaluate(states[KEYS[key_count + i]], argument + 1 + WIDTH * (i - 1), true)
-        reply[at + 1], reply[at + 3], reply[at + 4] = remaining, reset_us, 0
-        if LEASES then
-          reply[at + 5] = 0
+  -- New states count at once, for the request's own later checks to see.
+  if new_state then
+    states[key], ttls_us[key] = new_state, ttl_us
+  end
+  admitted = admitted and (allowed or is_shadow)
+  if not goes_on then
+    if first < i and not admitted then
+      -- Take back what was charged, and only that: a repair stays.
+      for j = i, first, -1 do
+        local _, _, _, _, charged = struct.unpack(REPLY, told[j])
+        if charged > 0 then
+          states[KEYS[j]], ttls_us[KEYS[j]] = was[j], was_ttls_us[j]
         end
       end
+      -- The checks that allowed have reported a charge that was not made.
+      for j = first, i do
+        if struct.unpack('<i8', told[j]) == 1 then
+          kind, flags, limit, period, burst = struct.unpack(CHECK, ARGV[j])
+          local _, left, _, reset =
+            algorithms[kind](now_us, states[KEYS[j]], limit, period, burst, 0, flags % 2 == 1)
+          told[j] = pack(REPLY, 1, left, 0, reset, 0, 0)
+        end
+      end
+      argument = nil -- what has been unpacked is another's
     end
+    first, admitted = i + 1, true
   end
-  argument, key_count = argument + WIDTH * n + 1, key_count + n
-end
-if out == 0 or key_count ~= #KEYS then
-  return redis.error_reply('SLUICE there are more keys than checks, or no checks at all')
 end
 
 -- Write.
 for key, ttl_us in pairs(ttls_us) do
-  call('SET', key, states[key], 'PX', format('%d', (ttl_us + 999) / 1000 + TTL_SLACK_MS))
+  call('SET', key, states[key], 'PX', string.format('%d', (ttl_us + 999) / 1000 + TTL_SLACK_MS))
 end
-return reply
+return answer(table.concat(told))

@@ -3,12 +3,12 @@
 -- last multiple of the period since the epoch.
 -- State "f:<count>:<end_us>:<period_us>". The period makes the window's start known, so that a changed
 -- period moves the end of the window that is running.
-local function fixed_window(state, limit, period, _, cost, align)
+local function fixed_window(now, state, limit, period, _, cost, align)
   local count, start, repair = 0, now, false
   if align then
     start = now - now % period
   end
-  local had, had_end, had_period = match(state or '', '^f:(%d+):(%d+):(%d+)$')
+  local had, had_end, had_period = string.match(state or '', '^f:(%d+):(%d+):(%d+)$')
   if had then
     had_period = tonumber(had_period)
     local had_start = had_end - had_period
@@ -23,7 +23,7 @@ local function fixed_window(state, limit, period, _, cost, align)
       end
     end
   elseif state then
-    count = used(state)
+    count = used(now, state)
   end
 
   local left = start + period - now
@@ -31,7 +31,7 @@ local function fixed_window(state, limit, period, _, cost, align)
   if total > limit and cost > 0 then
     local new_state
     if repair then
-      new_state = format('f:%d:%d:%d', count, start + period, period)
+      new_state = string.format('f:%d:%d:%d', count, start + period, period)
     end
     return false, limit > count and limit - count or 0, cost > limit and -1 or left,
       count > 0 and left or 0, new_state, left
@@ -39,5 +39,5 @@ local function fixed_window(state, limit, period, _, cost, align)
   if cost == 0 then
     return true, limit > count and limit - count or 0, 0, count > 0 and left or 0
   end
-  return true, limit - total, 0, left, format('f:%d:%d:%d', total, start + period, period), left
+  return true, limit - total, 0, left, string.format('f:%d:%d:%d', total, start + period, period), left
 end

@@ -2,12 +2,12 @@
 -- Sliding window: two windows aligned to the epoch; the previous one counts with the share of it that
 -- the last `period` still covers, rounded up: current + ceil(previous * left / period) <= limit.
 -- State "s:<index>:<current>:<previous>:<period_us>".
-local function sliding_window(state, limit, period, _, cost)
+local function sliding_window(now, state, limit, period, _, cost)
   local index = (now - now % period) / period
   local left = (index + 1) * period - now
   local current, previous, repair = 0, 0, false
   local had_index, had_current, had_previous, had_period =
-    match(state or '', '^s:(%d+):(%d+):(%d+):(%d+)$')
+    string.match(state or '', '^s:(%d+):(%d+):(%d+):(%d+)$')
   if had_index then
     had_index, had_current = tonumber(had_index), tonumber(had_current)
     had_previous, had_period = tonumber(had_previous), tonumber(had_period)
@@ -38,7 +38,7 @@ local function sliding_window(state, limit, period, _, cost)
       previous = had_current
     end
   elseif state then
-    current = used(state)
+    current = used(now, state)
   end
 
   local weighted = 0
@@ -52,7 +52,7 @@ local function sliding_window(state, limit, period, _, cost)
       return true, limit > total and limit - total or 0, 0, current > 0 and left + period or previous > 0 and left or 0
     end
     return true, limit - total - cost, 0, left + period,
-      format('s:%d:%d:%d:%d', index, current + cost, previous, period), left + period
+      string.format('s:%d:%d:%d:%d', index, current + cost, previous, period), left + period
   end
 
   local retry
@@ -67,7 +67,7 @@ local function sliding_window(state, limit, period, _, cost)
   end
   local new_state
   if repair then
-    new_state = format('s:%d:%d:%d:%d', index, current, previous, period)
+    new_state = string.format('s:%d:%d:%d:%d', index, current, previous, period)
   end
   return false, limit > total and limit - total or 0, retry,
     current > 0 and left + period or previous > 0 and left or 0, new_state, left + period

@@ -8,8 +8,8 @@
 
 -- How long the bucket needs to be full: microseconds, and rest/limit of one; nil if the state is not a
 -- bucket's. The third result says whether it was written under another rate.
-local function token_bucket_missing(state, limit, period)
-  local full_at, rest, had_limit, had_period = match(state or '', '^t:(%d+):(%d+):(%d+):(%d+)$')
+local function token_bucket_missing(now, state, limit, period)
+  local full_at, rest, had_limit, had_period = string.match(state or '', '^t:(%d+):(%d+):(%d+):(%d+)$')
   if not full_at then
     return nil
   end
@@ -25,8 +25,8 @@ local function token_bucket_missing(state, limit, period)
   local tokens, fraction = muldiv(had_limit, missing, had_period)
   fraction = fraction + rest
   tokens, fraction = tokens + (fraction - fraction % had_period) / had_period, fraction % had_period
-  if tokens > MAX_COUNT then
-    return EXACT, 0, true -- more than any bucket holds
+  if tokens > 1e9 then
+    return 2 ^ 53, 0, true -- more than any bucket holds
   end
   missing, rest = muldiv(tokens, period, limit)
   -- A fraction of a token is rounded up to a microsecond: no more is lost even if two sidecars with
@@ -36,21 +36,23 @@ local function token_bucket_missing(state, limit, period)
   return missing + (rest + limit - 1 - (rest + limit - 1) % limit) / limit, 0, true
 end
 
-local function token_bucket_state(missing, rest, limit, period)
-  return format('t:%d:%d:%d:%d', now + missing, rest, limit, period)
-end
-
-local function token_bucket(state, limit, period, burst, cost)
+local function token_bucket(now, state, limit, period, burst, cost, _, ending)
+  local allowed, remaining, retry, reset, new_state, ttl =
+    whole_bucket(now, state, limit, period, burst, cost, ending)
+  if remaining then
+    return allowed, remaining, retry, reset, new_state, ttl
+  end
   local capacity, capacity_rest = muldiv(burst, period, limit)
-  local missing, rest, repair = token_bucket_missing(state, limit, period)
+  local missing, rest, repair = token_bucket_missing(now, state, limit, period)
   if not missing then
-    missing, rest = muldiv(state and math.min(used(state), burst) or 0, period, limit)
-  elseif missing > capacity or missing == capacity and rest > capacity_rest then
+    missing, rest = muldiv(state and math.min(used(now, state), burst) or 0, period, limit)
+  end
+  if missing > capacity or missing == capacity and rest > capacity_rest then
     -- A smaller bucket than before, or a clock that was set back: empty is as empty as it gets.
     missing, rest, repair = capacity, capacity_rest, true
   end
 
-  local allowed, retry = true, 0
+  allowed, retry = true, 0
   if cost > burst then
     allowed, retry = false, -1
   elseif cost > 0 then
@@ -71,10 +73,9 @@ local function token_bucket(state, limit, period, burst, cost)
   local tokens, remainder = muldiv(limit, missing, period)
   remainder = remainder + rest + period - 1
   tokens = tokens + (remainder - remainder % period) / period
-  local reset = rest > 0 and missing + 1 or missing
-  local new_state
+  reset = rest > 0 and missing + 1 or missing
   if cost > 0 and (allowed or repair) then
-    new_state = token_bucket_state(missing, rest, limit, period)
+    new_state = string.format('t:%d:%d:%d:%d', now + missing, rest, limit, period)
   end
   return allowed, burst - tokens, retry, reset, new_state, reset
 end

@@ -96,21 +96,19 @@ struct Both {
 }
 
 impl Both {
-    /// Runs one of the sidecar's own commands, with the text where it has a digest, and a time where it leaves the
-    /// server's.
+    /// Runs one of the sidecar's own commands, with the text where it has a digest, and in that the time where it asks
+    /// the server.
     fn run(&mut self, text: &str, now_us: u64, sidecars: &redis::Cmd) -> redis::RedisResult<redis::Value> {
+        let text = text
+            .replace("TTL_SLACK_MS = 1000", &format!("TTL_SLACK_MS = {SLACK_MS}"))
+            .replace("call('TIME')", "{ math.floor(NOW_US / 1e6), NOW_US % 1e6 }");
         let mut command = redis::cmd("EVAL");
-        command.arg(text.replace("TTL_SLACK_MS = 1000", &format!("TTL_SLACK_MS = {SLACK_MS}")));
-        let mut is_told = false;
+        command.arg(format!("local NOW_US = tonumber(table.remove(ARGV))\n{text}"));
         for argument in sidecars.args_iter().skip(2) {
             let redis::Arg::Simple(bytes) = argument else { unreachable!() };
-            if bytes.is_empty() && !is_told {
-                is_told = true;
-                command.arg(now_us);
-            } else {
-                command.arg(bytes);
-            }
+            command.arg(bytes);
         }
+        command.arg(now_us);
         command.query(&mut self.connection)
     }
 
@@ -193,7 +191,9 @@ const SLACK_MS: u64 = 3_600_000;
 #[tokio::test]
 async fn script_and_model_agree_to_the_integer() {
     let redis = Redis::start().await;
-    assert!(DECIDE.contains("TTL_SLACK_MS = 1000"));
+    for text in [DECIDE, LEASE, REFUND] {
+        assert!(text.contains("TTL_SLACK_MS = 1000") && text.matches("call('TIME')").count() == 1);
+    }
     let mut both = Both { connection: redis.connect().unwrap(), states: HashMap::new(), charges: Vec::new() };
     let seed = std::env::var("SLUICE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().unwrap());
     // More cases than these few: SLUICE_CASES.

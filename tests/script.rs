@@ -218,6 +218,45 @@ async fn errors_come_before_writes() {
     assert_eq!(script.redis.keys(), Vec::<String>::new());
 }
 
+/// What the sidecar sends is checked as what people write is.
+#[tokio::test]
+async fn errors_in_packed_arguments_come_before_writes() {
+    let mut script = Script::new().await;
+    let packed = |kind: u8, flags: u8, limit: u32, period: u64, burst: u32, cost: u32| {
+        let ending = format!(":0:{limit}:{period}").into_bytes();
+        let numbers = [limit.to_le_bytes(), burst.to_le_bytes(), cost.to_le_bytes()];
+        [&[kind, flags], &numbers[0][..], &period.to_le_bytes(), &numbers[1], &numbers[2], &ending].concat()
+    };
+    let good = packed(1, 0, 3, SECOND, 3, 1);
+    for bad in [
+        packed(0, 0, 3, SECOND, 3, 1),
+        packed(4, 0, 3, SECOND, 3, 1),
+        packed(1, 8, 3, SECOND, 3, 1),
+        // Its request goes on, and it is the last one.
+        packed(1, 4, 3, SECOND, 3, 1),
+        packed(2, 0, 1_000_000_001, SECOND, 0, 1),
+        packed(1, 0, 3, SECOND, 1_000_000_001, 1),
+        packed(1, 0, 3, SECOND, 3, 1_000_000_001),
+        packed(1, 0, 3, 0, 3, 1),
+        packed(1, 0, 3, (1 << 45) + 1, 3, 1),
+        packed(1, 0, 3, u64::MAX, 3, 1),
+        packed(1, 0, 1, 2_592_000_000_000, 1_000_000_000, 1),
+        good[..21].to_vec(),
+    ] {
+        for arguments in [vec![&bad], vec![&good, &bad]] {
+            let keys = ["a", "b"].into_iter().take(arguments.len());
+            let mut command = redis::cmd("EVAL");
+            command.arg(DECIDE).arg(arguments.len()).arg(keys.collect::<Vec<_>>()).arg(arguments);
+            let error = command.query::<redis::Value>(&mut script.connection).unwrap_err();
+            assert!(error.code() == Some("SLUICE"), "{}: {error}", bad.escape_ascii());
+        }
+    }
+    let mut too_few_keys = redis::cmd("EVAL");
+    too_few_keys.arg(DECIDE).arg(1).arg("a").arg(&good).arg(&good);
+    assert_eq!(too_few_keys.query::<redis::Value>(&mut script.connection).unwrap_err().code(), Some("SLUICE"));
+    assert_eq!(script.redis.keys(), Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn every_key_lives_as_long_as_it_means_something() {
     let mut script = Script::new().await;

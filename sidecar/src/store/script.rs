@@ -7,32 +7,65 @@ use super::{Outcome, Refund, Refunded, StoreCheck, StoreError};
 use crate::policy::{Algorithm, Limit};
 
 // Redis knows no `require`: the parts are put together here.
-macro_rules! script {
-    ($head:literal, $constants:literal, $main:literal) => {
+macro_rules! part {
+    ($name:literal) => {
+        include_str!(concat!("../../../lua/", $name))
+    };
+}
+
+macro_rules! algorithms {
+    () => {
         concat!(
-            include_str!(concat!("../../../lua/", $head)),
-            $constants,
-            include_str!("../../../lua/prelude.lua"),
-            include_str!("../../../lua/used.lua"),
-            include_str!("../../../lua/fixed_window.lua"),
-            include_str!("../../../lua/sliding_window.lua"),
-            include_str!("../../../lua/token_bucket.lua"),
-            include_str!(concat!("../../../lua/", $main)),
+            part!("muldiv.lua"),
+            part!("used.lua"),
+            part!("fixed_window.lua"),
+            part!("sliding_window.lua"),
+            part!("token_bucket.lua"),
         )
     };
 }
 
 /// Decides requests.
-pub const DECIDE: &str = script!("decide.head.lua", "local LEASES = false\n", "decide.lua");
+pub const DECIDE: &str = concat!(
+    part!("decide.head.lua"),
+    "local LEASES, SIZE, CHECK, REPLY = false, 22, '<BBI4I8I4I4', '<i8i8i8i8i8'\n",
+    part!("prelude.lua"),
+    part!("whole_bucket.lua"),
+    part!("one_bucket.lua"),
+    algorithms!(),
+    part!("by_hand.lua"),
+    part!("decide.lua"),
+);
 
 /// Decides requests of which some want tokens ahead. A text of its own, so that the others don't pay for it.
-pub const LEASE: &str = script!("lease.head.lua", "local LEASES = true\n", "decide.lua");
+pub const LEASE: &str = concat!(
+    part!("lease.head.lua"),
+    "local LEASES, SIZE, CHECK, REPLY = true, 30, '<BBI4I8I4I4I4I4', '<i8i8i8i8i8i8'\n",
+    part!("prelude.lua"),
+    part!("whole_bucket.lua"),
+    algorithms!(),
+    part!("by_hand.lua"),
+    part!("decide.lua"),
+);
 
 /// Gives charges back.
-pub const REFUND: &str = script!("refund.head.lua", "", "refund.lua");
+pub const REFUND: &str = concat!(
+    part!("refund.head.lua"),
+    "local SIZE = math.huge\n",
+    part!("prelude.lua"),
+    part!("whole_bucket.lua"),
+    algorithms!(),
+    part!("refund.lua"),
+);
+
+const KIND_TOKEN_BUCKET: u8 = 1;
+const KIND_FIXED_WINDOW: u8 = 2;
+const KIND_SLIDING_WINDOW: u8 = 3;
 
 const FLAG_ALIGN: u8 = 1;
 const FLAG_SHADOW: u8 = 2;
+/// The check that follows belongs to the same request.
+const FLAG_GOES_ON: u8 = 4;
 
 /// Integers per check in the answer of [`DECIDE`]; that of [`LEASE`] has one more.
 const OUTCOME_LENGTH: usize = 5;
@@ -50,23 +83,51 @@ pub fn decide(sha1: &str, requests: &[Vec<StoreCheck>]) -> Cmd {
     let mut command = evalsha(sha1, requests.iter().flatten().map(|check| check.key.as_str()));
     let is_leasing = is_leasing(requests);
     for request in requests {
-        command.arg(request.len());
-        for check in request {
-            let align = matches!(check.limit.algorithm, Algorithm::FixedWindow { align: true });
-            let flags = u8::from(align) * FLAG_ALIGN + u8::from(check.limit.shadow) * FLAG_SHADOW;
-            push_numbers(&mut command, &check.limit, check.cost);
-            command.arg(flags);
-            if is_leasing {
-                command.arg(check.ahead.want).arg(check.ahead.share_ppm);
-            }
+        let mut checks = request.iter().peekable();
+        while let Some(check) = checks.next() {
+            command.arg(packed(check, checks.peek().is_some(), is_leasing));
         }
     }
     command
 }
 
+/// A check as the script unpacks it: the format is `CHECK` of its text.
+fn packed(check: &StoreCheck, goes_on: bool, is_leasing: bool) -> Vec<u8> {
+    let (kind, align, burst) = match check.limit.algorithm {
+        Algorithm::TokenBucket { burst } => (KIND_TOKEN_BUCKET, false, burst),
+        Algorithm::FixedWindow { align } => (KIND_FIXED_WINDOW, align, 0),
+        Algorithm::SlidingWindow => (KIND_SLIDING_WINDOW, false, 0),
+    };
+    let flags =
+        u8::from(align) * FLAG_ALIGN + u8::from(check.limit.shadow) * FLAG_SHADOW + u8::from(goes_on) * FLAG_GOES_ON;
+    let rate = check.limit.rate;
+    let mut bytes = Vec::with_capacity(64);
+    bytes.extend([kind, flags]);
+    bytes.extend(count(rate.count));
+    bytes.extend(rate.period_us.to_le_bytes());
+    bytes.extend(count(burst));
+    bytes.extend(count(check.cost));
+    if is_leasing {
+        bytes.extend(count(check.ahead.want));
+        bytes.extend(check.ahead.share_ppm.to_le_bytes());
+    }
+    if kind == KIND_TOKEN_BUCKET {
+        // How its states end: the script would take longer for these few digits than for all numbers before them.
+        bytes.extend(format!(":0:{}:{}", rate.count, rate.period_us).into_bytes());
+    }
+    bytes
+}
+
+/// What does not fit is out of the script's range as well, and it says so.
+fn count(number: u64) -> [u8; 4] {
+    u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes()
+}
+
 /// The command that has [`REFUND`] give these charges back.
 pub fn refund(sha1: &str, refunds: &[Refund]) -> Cmd {
     let mut command = evalsha(sha1, refunds.iter().map(|refund| refund.check.key.as_str()));
+    // Empty: the server's clock.
+    command.arg("");
     for refund in refunds {
         push_numbers(&mut command, &refund.check.limit, refund.check.cost);
         command.arg(refund.charge);
@@ -80,8 +141,6 @@ fn evalsha<'a>(sha1: &str, keys: impl Iterator<Item = &'a str> + Clone) -> Cmd {
     for key in keys {
         command.arg(key);
     }
-    // Empty: the server's clock.
-    command.arg("");
     command
 }
 
@@ -100,9 +159,14 @@ fn push_numbers(command: &mut Cmd, limit: &Limit, cost: u64) {
 ///
 /// If it is not an answer to these requests.
 pub fn outcomes(answer: &Value, requests: &[Vec<StoreCheck>]) -> Result<Vec<Vec<Outcome>>, StoreError> {
-    let count = requests.iter().map(Vec::len).sum();
+    let Value::BulkString(bytes) = answer else { return Err(StoreError::Malformed("not packed integers")) };
     let length = OUTCOME_LENGTH + usize::from(is_leasing(requests));
-    let mut outcomes = chunks(answer, length, count)?.map(outcome);
+    let (integers, rest) = bytes.as_chunks::<8>();
+    if !rest.is_empty() || integers.len() != length * requests.iter().map(Vec::len).sum::<usize>() {
+        return Err(StoreError::Malformed("not as many integers as were asked for"));
+    }
+    let integers: Vec<i64> = integers.iter().map(|bytes| i64::from_le_bytes(*bytes)).collect();
+    let mut outcomes = integers.chunks(length).map(outcome);
     let missing = || Err(StoreError::Malformed("fewer outcomes than checks"));
     requests.iter().map(|request| request.iter().map(|_| outcomes.next().unwrap_or_else(missing)).collect()).collect()
 }
@@ -133,36 +197,28 @@ fn chunks(answer: &Value, length: usize, count: usize) -> Result<std::slice::Chu
     }
 }
 
-fn outcome(integers: &[Value]) -> Result<Outcome, StoreError> {
-    let malformed = StoreError::Malformed("not five or six integers");
-    let (integers, granted) = match integers.split_at_checked(OUTCOME_LENGTH) {
-        Some((integers, [])) => (integers, 0),
-        Some((integers, [Value::Int(granted)])) => (integers, natural(*granted)?),
-        _ => return Err(malformed),
+fn outcome(integers: &[i64]) -> Result<Outcome, StoreError> {
+    let (allowed, remaining, retry_after_us, reset_us, charge, granted) = match *integers {
+        [allowed @ (0 | 1), remaining, retry, reset, charge] => (allowed, remaining, retry, reset, charge, 0),
+        [allowed @ (0 | 1), remaining, retry, reset, charge, granted] => {
+            (allowed, remaining, retry, reset, charge, granted)
+        }
+        _ => return Err(StoreError::Malformed("not five or six integers")),
     };
-    match integers {
-        [
-            Value::Int(allowed @ (0 | 1)),
-            Value::Int(remaining),
-            Value::Int(retry_after_us),
-            Value::Int(reset_us),
-            Value::Int(charge),
-        ] => Ok(Outcome {
-            allowed: *allowed == 1,
-            remaining: natural(*remaining)?,
-            retry_after_us: match retry_after_us {
-                -1 => None,
-                us => Some(natural(*us)?),
-            },
-            reset_us: natural(*reset_us)?,
-            charge: match charge {
-                0 => None,
-                charge => Some(natural(*charge)?),
-            },
-            granted,
-        }),
-        _ => Err(malformed),
-    }
+    Ok(Outcome {
+        allowed: allowed == 1,
+        remaining: natural(remaining)?,
+        retry_after_us: match retry_after_us {
+            -1 => None,
+            us => Some(natural(us)?),
+        },
+        reset_us: natural(reset_us)?,
+        charge: match charge {
+            0 => None,
+            charge => Some(natural(charge)?),
+        },
+        granted: natural(granted)?,
+    })
 }
 
 fn natural(integer: i64) -> Result<u64, StoreError> {
@@ -192,35 +248,48 @@ mod tests {
         ]
     }
 
-    fn words(command: &Cmd) -> String {
-        let words: Vec<String> = command
+    fn words(command: &Cmd) -> Vec<Vec<u8>> {
+        command
             .args_iter()
             .map(|arg| match arg {
-                redis::Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+                redis::Arg::Simple(bytes) => bytes.to_vec(),
                 _ => panic!("no cursor here"),
             })
-            .collect();
-        words.join(" ")
+            .collect()
+    }
+
+    /// Kind, flags, burst; the other numbers are the same for all.
+    fn argument(kind: u8, flags: u8, burst: u8) -> Vec<u8> {
+        [&[kind, flags, 5, 0, 0, 0][..], &1_000_000_u64.to_le_bytes(), &[burst, 0, 0, 0, 2, 0, 0, 0]].concat()
     }
 
     #[test]
     fn commands_follow_the_contract() {
-        assert_eq!(
-            words(&decide("abc", &requests())),
-            "EVALSHA abc 3 a b c  2 token_bucket 5 1000000 9 2 0 sliding_window 5 1000000 0 2 2 1 fixed_window 5 1000000 0 2 1"
-        );
+        let bucket = [argument(1, 4, 9), b":0:5:1000000".to_vec()].concat();
+        let decide_words = words(&decide("abc", &requests()));
+        assert_eq!(decide_words[..6], ["EVALSHA", "abc", "3", "a", "b", "c"].map(|word| word.as_bytes().to_vec()));
+        assert_eq!(decide_words[6..], [bucket, argument(3, 2, 0), argument(2, 1, 0)]);
+        let mut leasing = requests();
+        leasing[0][0].ahead = Ahead { want: 3, share_ppm: 7 };
+        let expected = [argument(1, 4, 9), vec![3, 0, 0, 0, 7, 0, 0, 0], b":0:5:1000000".to_vec()].concat();
+        assert_eq!(words(&decide("abc", &leasing))[6], expected);
+        let mut too_much = requests();
+        too_much[0][0].cost = u64::MAX;
+        assert_eq!(words(&decide("abc", &too_much))[6][18..22], [0xff; 4]);
+
         let refunds = requests().into_iter().flatten().map(|check| Refund { check, charge: 77 }).collect::<Vec<_>>();
         assert_eq!(
-            words(&refund("abc", &refunds)),
-            "EVALSHA abc 3 a b c  token_bucket 5 1000000 9 2 77 sliding_window 5 1000000 0 2 77 fixed_window 5 1000000 0 2 77"
+            words(&refund("abc", &refunds)).join(&b' '),
+            b"EVALSHA abc 3 a b c  token_bucket 5 1000000 9 2 77 sliding_window 5 1000000 0 2 77 fixed_window 5 1000000 0 2 77"
         );
     }
 
     #[test]
     fn only_the_scripts_answer_is_taken() {
+        let packed = |ints: &[i64]| Value::BulkString(ints.iter().flat_map(|integer| integer.to_le_bytes()).collect());
         let ints = |ints: &[i64]| Value::Array(ints.iter().map(|int| Value::Int(*int)).collect());
         let good = [1, 3, 0, 10, 99, 0, 0, -1, 20, 0, 1, 4, 0, 30, 0];
-        let decided = outcomes(&ints(&good), &requests()).unwrap();
+        let decided = outcomes(&packed(&good), &requests()).unwrap();
         assert_eq!(decided.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
         let outcome =
             Outcome { allowed: false, remaining: 0, retry_after_us: None, reset_us: 20, charge: None, granted: 0 };
@@ -229,21 +298,23 @@ mod tests {
         let changed = |at: usize, to: i64| {
             let mut bad = good;
             bad[at] = to;
-            ints(&bad)
+            packed(&bad)
         };
         let bad = [
             Value::Nil,
             Value::Okay,
-            ints(&[]),
-            ints(&good[..5]),
-            ints(&good[..14]),
-            ints(&[good.as_slice(), &[1, 1, 1, 1, 1]].concat()),
+            ints(&good),
+            packed(&[]),
+            packed(&good[..5]),
+            packed(&good[..14]),
+            packed(&[good.as_slice(), &[1, 1, 1, 1, 1]].concat()),
+            Value::BulkString(vec![0; 8 * 15 - 1]),
+            Value::BulkString(vec![0; 8 * 15 + 1]),
             changed(0, 2),
             changed(1, -3),
             changed(2, -2),
             changed(3, -1),
             changed(4, -1),
-            Value::Array(vec![Value::Nil; 15]),
         ];
         for answer in bad {
             assert!(matches!(outcomes(&answer, &requests()), Err(StoreError::Malformed(_))), "{answer:?}");

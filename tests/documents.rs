@@ -116,7 +116,7 @@ fn every_alert_is_explained() {
     let tried = read("tests/alerts.yaml");
     for alert in there {
         let name = format!("alertname: {alert}\n");
-        let mut tries = tried.split(&name).skip(1);
-        assert!(tries.any(|rest| rest.trim_start().starts_with("exp_alerts")), "{alert} is not tried out");
+        let mut found = tried.split(&name).skip(1);
+        assert!(found.any(|rest| rest.trim_start().starts_with("exp_alerts")), "{alert} is not tried out");
     }
 }

@@ -54,8 +54,8 @@ async fn load(port: u16, stop: Arc<AtomicBool>) -> [u64; 2] {
     allowed
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn two_sidecars_are_replaced_and_nobody_notices() {
+/// Two sidecars are replaced, one after the other, and nobody notices. `more` are further fields of the cluster.
+async fn replace_two(more: &Value) {
     let redis = Redis::start().await;
     let config = json!({
         "store": format!("redis://127.0.0.1:{}", redis.port()),
@@ -73,11 +73,13 @@ async fn two_sidecars_are_replaced_and_nobody_notices() {
     };
     let mut plugin = plugin_config(&json!([rule("many"), rule("few")]));
     plugin["on_error"] = "allow".into();
+    let mut sidecar_cluster = manual("health_checks");
+    sidecar_cluster.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let envoy = Envoy::start(&EnvoyOptions {
         workers: 2,
         plugin,
         sidecars: sidecars.iter().map(Sidecar::port).collect(),
-        sidecar_cluster: manual("health_checks"),
+        sidecar_cluster,
         ..EnvoyOptions::default()
     })
     .await;
@@ -109,6 +111,22 @@ async fn two_sidecars_are_replaced_and_nobody_notices() {
     }
     let logs: Vec<String> = sidecars.iter().map(|sidecar| sidecar.process.log()).collect();
     assert_invariants(&redis, &mut [envoy], &logs, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_sidecars_are_replaced_and_nobody_notices() {
+    replace_two(&json!({})).await;
+}
+
+/// Connections that are not closed by an answer, but by a frame at the end.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_sidecars_are_replaced_over_http2() {
+    let kind = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
+    let options = json!({
+        "@type": format!("type.googleapis.com/{kind}"),
+        "explicit_http_config": {"http2_protocol_options": {}},
+    });
+    replace_two(&json!({"typed_extension_protocol_options": {kind: options}})).await;
 }
 
 /// What goes on during `drain`, and that it can be cut short.

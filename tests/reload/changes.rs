@@ -115,7 +115,7 @@ async fn limits_of_questions_change_and_the_rest_is_told_to_need_a_restart() {
     let redis = Redis::start().await;
     let sidecar = Sidecar::start(redis.port(), &policies(1)).await;
     let start = sidecar.config();
-    let warning = "in force only after a restart: admin.listen, store_timeout";
+    let warning = "in force only after a restart: admin, store_timeout";
     for count in [2, 3] {
         let mut config = with(&sidecar, &policies(count));
         config["store_timeout"] = "3s".into();

@@ -200,6 +200,8 @@ Its page  http://127.0.0.1:$SIDECAR_ADMIN_PORT/    # what it decides, hot and de
   curl -i http://127.0.0.1:$SIDECAR_PORT/v1/check/per-tenant/acme          # what acme has left
   curl -i -X POST http://127.0.0.1:$SIDECAR_PORT/v1/check/per-tenant/acme  # a check without Envoy
   curl -s http://127.0.0.1:$SIDECAR_ADMIN_PORT/metrics                      # what the sidecar has counted
+  $SLUICE top --admin http://127.0.0.1:$SIDECAR_ADMIN_PORT                  # its hottest and most denied keys
+  $SLUICE reset per-tenant acme --admin http://127.0.0.1:$SIDECAR_ADMIN_PORT
   $REDIS_CLI -p $REDIS_PORT --scan
 EOF
     # Returns when something ends by itself, which nothing should.

@@ -37,6 +37,8 @@ struct Service {
     _environment: BTreeMap<String, String>,
     #[serde(default, rename = "read_only")]
     _read_only: bool,
+    #[serde(default, rename = "stop_grace_period")]
+    _stop_grace_period: Option<String>,
     #[serde(default, rename = "cap_drop")]
     _cap_drop: Vec<String>,
     #[serde(default, rename = "security_opt")]

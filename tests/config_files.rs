@@ -20,6 +20,8 @@ enum Kind {
     /// Another limiter's, which `sluice import` reads.
     Foreign,
     Sidecar,
+    /// Fields of the cluster `sluice`, which `reload` hands to Envoy.
+    Cluster,
     /// Read by what it is for, and tried out in `compose`.
     Tool,
 }
@@ -105,6 +107,8 @@ fn check(texts: Vec<(String, String)>) -> BTreeMap<Kind, usize> {
         } else if value.get("policies").is_some() {
             sluice::config::Config::parse(&text, &name).unwrap_or_else(|error| panic!("{error}"));
             Kind::Sidecar
+        } else if ["health_checks", "typed_extension_protocol_options"].iter().any(|field| value.get(field).is_some()) {
+            Kind::Cluster
         } else if ["services", "scrape_configs", "datasources", "providers"]
             .iter()
             .any(|field| value.get(field).is_some())

@@ -19,7 +19,11 @@ fn check(policy: &str, key: &str, cost: u64) -> Value {
 }
 
 async fn ask(sidecar: &Sidecar, requests: &Value) {
-    let body = json!({"requests": requests}).to_string();
+    ask_with(sidecar, requests, &json!([])).await;
+}
+
+async fn ask_with(sidecar: &Sidecar, requests: &Value, refunds: &Value) {
+    let body = json!({"requests": requests, "refunds": refunds}).to_string();
     let answer = Client::new().post(sidecar.port(), "/v1/check", body).await;
     assert!(answer.is_allowed(), "{answer:?}");
 }
@@ -137,11 +141,13 @@ async fn refunds_are_counted() {
         let answer = client.post(sidecar.port(), "/v1/refund", json!({"refunds": refunds}).to_string()).await;
         assert_eq!(answer.status, status, "{answer:?}");
     }
+    // What is left of a lease comes with a batch.
+    ask_with(&sidecar, &json!([]), &json!([refund("window", &json!(1))])).await;
     assert_counts(
         &sidecar.metrics().await,
         &[
             (r#"sluice_refunds_total{outcome="refunded"}"#, 1.0),
-            (r#"sluice_refunds_total{outcome="late"}"#, 2.0),
+            (r#"sluice_refunds_total{outcome="late"}"#, 3.0),
             (r#"sluice_refunds_total{outcome="refused"}"#, 2.0),
             (r#"sluice_refunds_total{outcome="undecided"}"#, 0.0),
             (r#"sluice_cost_admitted_total{policy="window"}"#, 1.0),

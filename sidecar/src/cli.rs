@@ -32,7 +32,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Answer the filter's questions until SIGTERM or Ctrl-C
+    /// Answer the filter's questions until SIGTERM or Ctrl-C; SIGHUP has the configuration read again
     Serve(ServeArgs),
     /// Check configuration files without starting anything
     Validate(ValidateArgs),

@@ -293,9 +293,9 @@ mod tests {
 
     #[test]
     fn a_bad_file_is_told_once_and_changes_nothing() {
+        type Spoil = fn(&Path);
         let mut ground = Ground::new();
         let path = ground.directory.path().join("sluice.yaml");
-        type Spoil = fn(&Path);
         let ways: [(&str, Spoil); 5] = [
             ("broken", |path| std::fs::write(path, BAD).unwrap()),
             ("empty", |path| std::fs::write(path, "").unwrap()),

@@ -156,6 +156,12 @@ async fn what_needs_the_store_says_that_it_is_away() {
     let status = Client::new().get(sidecar.admin_port(), "/v1/status", &[]).await.json();
     assert_eq!(status["store"]["state"], "down", "{status}");
     assert!(status["store"]["error"].as_str().unwrap().contains("Connection refused"), "{status}");
-    // Nobody asks for `local` but this: what it counted itself goes, and what Redis has can't be known to.
-    sidecar.kill();
+    for command in ["allow", "deny"] {
+        let more = json!({"on_store_error": command});
+        let mut sidecar = Sidecar::launch_for(nobody.number(), &policies, &more);
+        sidecar.until_alive().await;
+        let peeked = ask(&sidecar, &["peek", "p", "x", "--json"]).json();
+        assert_eq!((&peeked["degraded"], &peeked["allowed"]), (&json!(true), &json!(command == "allow")), "{peeked}");
+        assert!(ask(&sidecar, &["peek", "p", "x"]).text().contains("this is what on_store_error says"));
+    }
 }

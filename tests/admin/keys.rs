@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::ask;
-use crate::support::{Redis, RedisCluster, Sidecar, assert_invariants, assert_invariants_of};
+use crate::support::{Port, Redis, RedisCluster, Sidecar, assert_invariants, assert_invariants_of};
 
 const ALGORITHMS: [&str; 3] = ["fixed_window", "sliding_window", "token_bucket"];
 
@@ -95,13 +95,26 @@ async fn a_reset_key_has_its_whole_limit() {
     assert_invariants(&redis, &mut [], &[sidecar.process.log(), other.process.log()], &[]).await;
 }
 
-/// Sluice's own memory is where it is when nobody else is asked, and what counts while Redis is away.
 #[tokio::test(flavor = "multi_thread")]
 async fn also_where_it_is_kept_in_memory() {
-    let redis = Redis::start().await;
     let sidecar = Sidecar::start_with(&json!({"store": "memory", "policies": policies()})).await;
     assert_resets(&sidecar, &["a", "b"].map(str::to_owned)).await;
-    assert_invariants(&redis, &mut [], &[sidecar.process.log()], &[]).await;
+}
+
+/// What Redis has of it can't be reached, and that is said; what this sidecar counts meanwhile is all there again.
+#[tokio::test(flavor = "multi_thread")]
+async fn also_what_is_counted_while_the_store_is_away() {
+    let nobody = Port::free();
+    let mut sidecar = Sidecar::launch_for(nobody.number(), &policies(), &json!({"on_store_error": "local"}));
+    sidecar.until_alive().await;
+    for policy in ALGORITHMS {
+        for _ in 0..2 {
+            for expected in [200, 200, 200, 429] {
+                assert_eq!(sidecar.take(policy, "k").await.status, expected, "{policy}");
+            }
+            assert!(ask(&sidecar, &["reset", policy, "k"]).error(1).contains("answers 503: the store "));
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -115,7 +115,7 @@ async fn limits_of_questions_change_and_the_rest_is_told_to_need_a_restart() {
     let redis = Redis::start().await;
     let sidecar = Sidecar::start(redis.port(), &policies(1)).await;
     let start = sidecar.config();
-    let warning = "in force only after a restart: admin.listen, store_timeout";
+    let warning = "in force only after a restart: admin, store_timeout";
     for count in [2, 3] {
         let mut config = with(&sidecar, &policies(count));
         config["store_timeout"] = "3s".into();
@@ -125,7 +125,7 @@ async fn limits_of_questions_change_and_the_rest_is_told_to_need_a_restart() {
         until_limit("policies are applied", &sidecar, count).await;
     }
     let found = config(&sidecar).await;
-    assert_eq!(found, json!({"generation": 3, "restart_needed": ["admin.listen", "store_timeout"]}));
+    assert_eq!(found, json!({"generation": 3, "restart_needed": ["admin", "store_timeout"]}));
     assert_eq!(sidecar.process.log().matches(warning).count(), 1, "{}", sidecar.process.log());
     assert_eq!(sidecar.take("p", "longer").await.status, StatusCode::BAD_REQUEST);
     let needed = async || sidecar.metrics().await.get("sluice_config_restart_needed") > 0.5;

@@ -3,9 +3,13 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
+
+use rustix::process::Signal;
+use serde_json::json;
 
 use super::{policies, put, until_limit, with};
-use crate::support::{Redis, Sidecar, assert_invariants};
+use crate::support::{Client, Port, Process, Redis, Sidecar, assert_invariants, eventually, sluice};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_way_to_replace_a_file_is_seen() {
@@ -64,16 +68,10 @@ async fn a_changed_config_map_is_seen() {
 /// `sluice serve --config <(decrypt sluice.yaml)`: what can be read once only is not looked at, and nothing waits for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pipe_is_read_once() {
-    use std::process::Command;
-
-    use rustix::process::Signal;
-
-    use crate::support::{Client, Port, Process, eventually, sluice};
-
     let (directory, port, admin) = (tempfile::tempdir().unwrap(), Port::free(), Port::free());
     let pipe = directory.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let text = serde_json::json!({
+    let text = json!({
         "listen": format!("127.0.0.1:{}", port.number()),
         "admin": {"listen": format!("127.0.0.1:{}", admin.number())},
         "drain": "0s",

@@ -11,7 +11,8 @@ use tokio::task::JoinSet;
 
 use super::policies;
 use crate::support::{
-    Client, Envoy, EnvoyOptions, Redis, Sidecar, assert_invariants, eventually, plugin_config, repository,
+    Client, Envoy, EnvoyOptions, FakeSidecar, Port, Redis, Reply, Sidecar, assert_invariants, eventually,
+    plugin_config, repository,
 };
 
 /// What `few` gives.
@@ -19,12 +20,13 @@ const FEW: u64 = 300;
 /// What `many` gives.
 const MANY: u64 = 1_000_000_000;
 
-/// The fields of Envoy's cluster that the manual has.
-fn cluster() -> Value {
+/// The fields of Envoy's cluster that the manual has, in the block that begins with this one.
+fn manual(field: &str) -> Value {
     let text = std::fs::read_to_string(repository().join("docs/sidecar.md")).unwrap();
-    let (_, from) = text.split_once("```yaml\nhealth_checks:").expect("the manual has them");
+    let begin = format!("```yaml\n{field}:");
+    let (_, from) = text.split_once(&begin).unwrap_or_else(|| panic!("no {field} in the manual"));
     let (yaml, _) = from.split_once("```").unwrap();
-    serde_saphyr::from_str(&format!("health_checks:{yaml}")).unwrap()
+    serde_saphyr::from_str(&format!("{field}:{yaml}")).unwrap()
 }
 
 /// Asks `/many` and `/few` in turn, 500 times a second together, until told to stop. Returns how many of each were
@@ -52,8 +54,8 @@ async fn load(port: u16, stop: Arc<AtomicBool>) -> [u64; 2] {
     allowed
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn two_sidecars_are_replaced_and_nobody_notices() {
+/// Two sidecars are replaced, one after the other, and nobody notices. `more` are further fields of the cluster.
+async fn replace_two(more: &Value) {
     let redis = Redis::start().await;
     let config = json!({
         "store": format!("redis://127.0.0.1:{}", redis.port()),
@@ -71,11 +73,13 @@ async fn two_sidecars_are_replaced_and_nobody_notices() {
     };
     let mut plugin = plugin_config(&json!([rule("many"), rule("few")]));
     plugin["on_error"] = "allow".into();
+    let mut sidecar_cluster = manual("health_checks");
+    sidecar_cluster.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let envoy = Envoy::start(&EnvoyOptions {
         workers: 2,
         plugin,
         sidecars: sidecars.iter().map(Sidecar::port).collect(),
-        sidecar_cluster: cluster(),
+        sidecar_cluster,
         ..EnvoyOptions::default()
     })
     .await;
@@ -109,6 +113,22 @@ async fn two_sidecars_are_replaced_and_nobody_notices() {
     assert_invariants(&redis, &mut [envoy], &logs, &[]).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn two_sidecars_are_replaced_and_nobody_notices() {
+    replace_two(&json!({})).await;
+}
+
+/// Connections that are not closed by an answer, but by a frame at the end.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_sidecars_are_replaced_over_http2() {
+    let kind = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
+    let options = json!({
+        "@type": format!("type.googleapis.com/{kind}"),
+        "explicit_http_config": {"http2_protocol_options": {}},
+    });
+    replace_two(&json!({"typed_extension_protocol_options": {kind: options}})).await;
+}
+
 /// What goes on during `drain`, and that it can be cut short.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sidecar_that_goes_says_so_and_answers() {
@@ -134,4 +154,54 @@ async fn a_sidecar_that_goes_says_so_and_answers() {
     sidecar.process.signal(Signal::TERM);
     assert!(sidecar.process.ended().await.success());
     assert_invariants(&redis, &mut [], &[sidecar.process.log()], &[]).await;
+}
+
+/// Envoy with these sidecars and the manual's retries, and a plugin that lets nothing pass without a decision.
+async fn envoy_of(sidecars: Vec<u16>) -> Envoy {
+    let plugin = plugin_config(&json!([{"checks": [{"policy": "p", "key": [{"literal": "k"}]}]}]));
+    let sidecar_cluster = manual("typed_extension_protocol_options");
+    Envoy::start(&EnvoyOptions { plugin, sidecars, sidecar_cluster, ..EnvoyOptions::default() }).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_was_not_sent_is_sent_to_another() {
+    let redis = Redis::start().await;
+    let (sidecar, nobody) = (Sidecar::start(redis.port(), &policies(100)).await, Port::free());
+    let envoy = envoy_of(vec![nobody.number(), sidecar.port()]).await;
+    for _ in 0..50 {
+        let answer = envoy.get("/", &[]).await;
+        assert!(answer.is_allowed(), "{answer:?}");
+    }
+    assert!(envoy.stat("cluster.sluice.upstream_cx_connect_fail").await > 0, "nobody was asked");
+    assert_eq!(sidecar.remaining("p", "k").await, 50);
+    assert_invariants(&redis, &mut [envoy], &[sidecar.process.log()], &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_was_sent_is_not_put_again() {
+    let redis = Redis::start().await;
+    let fakes = [FakeSidecar::start(Reply::Close).await, FakeSidecar::start(Reply::Close).await];
+    let envoy = envoy_of(fakes.iter().map(FakeSidecar::port).collect()).await;
+    for _ in 0..50 {
+        assert_eq!(envoy.get("/", &[]).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    }
+    let asked: usize = fakes.iter().map(|fake| fake.batches().len()).sum();
+    assert_eq!(asked, 50);
+    assert_invariants(&redis, &mut [envoy], &[], &[]).await;
+}
+
+#[test]
+fn shipped_clusters_have_what_the_manual_has() {
+    let read = |file: &str| std::fs::read_to_string(repository().join(file)).unwrap();
+    let bootstrap: Value = serde_saphyr::from_str(&read("envoy/compose/envoy.yaml")).unwrap();
+    let gateway: Vec<Value> = serde_saphyr::from_multiple(&read("envoy/gateway/gateway.yaml")).unwrap();
+    let proxy = gateway.iter().find(|object| object["kind"] == "EnvoyProxy").unwrap();
+    for cluster in
+        [&bootstrap["static_resources"]["clusters"][0], &proxy["spec"]["bootstrap"]["jsonPatches"][0]["value"]]
+    {
+        assert_eq!(cluster["name"], "sluice");
+        for (field, value) in manual("health_checks").as_object().unwrap() {
+            assert_eq!(cluster[field], *value, "{field}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use sluice_filter::wire::{self, Check, Decision, Lease, Request, Verdict};
 
 use crate::config::Limits;
 use crate::keys;
-use crate::metrics::{CheckOutcome, Metrics, RequestOutcome};
+use crate::metrics::{CheckOutcome, Metrics, RefundOutcome, RequestOutcome};
 use crate::policy::{Algorithm, LeaseTerms, Limit, MAX_COUNT, Policies};
 use crate::store::{Ahead, Decided, Outcome, Refund, Refunded, Store, StoreCheck, StoreError};
 use crate::top::{Seen, Top};
@@ -191,12 +191,29 @@ impl Engine {
         self.top.count(&seen, self.top.now());
     }
 
-    /// Gives charges back. What no longer counts is told so.
+    /// Gives charges back, and counts what came of it. What no longer counts is told so.
     ///
     /// # Errors
     ///
     /// If the store doesn't answer, or if one of them is not as it must be: none is given back then.
     pub async fn refund(
+        &self,
+        in_force: &InForce,
+        refunds: &[wire::Refund],
+    ) -> Result<Vec<wire::Refunded>, RefundError> {
+        let answer = self.give_back(in_force, refunds).await;
+        match &answer {
+            Ok(answers) => {
+                let given_back = answers.iter().filter(|refund| refund.refunded).count();
+                self.metrics.count_refunds(RefundOutcome::Refunded, given_back);
+                self.metrics.count_refunds(RefundOutcome::Late, answers.len() - given_back);
+            }
+            Err(error) => self.metrics.count_refunds(RefundOutcome::of_error(error), refunds.len()),
+        }
+        answer
+    }
+
+    async fn give_back(
         &self,
         in_force: &InForce,
         refunds: &[wire::Refund],

@@ -1,4 +1,4 @@
-//! `/metrics`, and what it tells of HTTP itself.
+//! `/metrics`.
 
 use std::sync::Arc;
 
@@ -12,10 +12,4 @@ use super::App;
 pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.engine.metrics().encode())
         .into_response()
-}
-
-/// Counts an answer of the check listener.
-pub(super) async fn count(State(app): State<Arc<App>>, response: Response) -> Response {
-    app.engine.metrics().count_response(response.status().as_u16());
-    response
 }

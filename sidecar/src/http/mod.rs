@@ -108,15 +108,15 @@ pub fn check_router(app: Arc<App>) -> Router {
         .merge(questions)
         .fallback(problem::not_found)
         .method_not_allowed_fallback(problem::method_not_allowed)
-        .layer(map_response_with_state(Arc::clone(&app), metrics::count))
-        .layer(map_response_with_state(Arc::clone(&app), leave))
+        .layer(map_response_with_state(Arc::clone(&app), answered))
         .with_state(app)
 }
 
-/// While the process is stopping, every answer is the last on its connection: the next question finds another sidecar,
-/// and none is sent on a connection that is being closed. HTTP/2 has a frame for that, which the server sends by itself
-/// at the end; it takes this header out.
-async fn leave(State(app): State<Arc<App>>, mut response: Response) -> Response {
+/// Counts an answer. While the process is stopping, each is the last on its connection: the next question finds another
+/// sidecar, and none is sent on a connection that is being closed. HTTP/2 has a frame for that, which the server sends by
+/// itself at the end; it takes this header out.
+async fn answered(State(app): State<Arc<App>>, mut response: Response) -> Response {
+    app.engine.metrics().count_response(response.status().as_u16());
     if app.is_draining() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use crate::support::{Client, Redis, Sidecar, assert_invariants, repository, tool};
 
 /// Much longer than a script takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 const TOKEN: &str = "a-token-for-the-page-0123456789";
 

@@ -29,6 +29,7 @@ await tools.browse(async (browser) => {
   await failuresAreTold(page);
   await comesBack(page);
   tools.assertClean(tab, AWAY);
+  await refusalsAreTold(browser);
 });
 
 async function numbersMove(page) {
@@ -190,4 +191,13 @@ async function comesBack(page) {
   const stop = load();
   await untilText(page, "#numbers .number:nth-child(1) .value", /^[1-9]/);
   await stop();
+}
+
+// Under another name the sidecar doesn't answer, and the page says what it would take.
+async function refusalsAreTold(browser) {
+  const tab = await tools.open(browser);
+  await tab.page.goto(`${told.admin.replace("127.0.0.1", tools.REBOUND)}/`);
+  await untilText(tab.page, "#connection", /the Host header:.*IP address or localhost.*load this page again/);
+  assert.equal(await tab.page.isVisible("#board"), false);
+  await tools.assertAccessible(tab.page, "refused");
 }

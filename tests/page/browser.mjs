@@ -16,6 +16,8 @@ export const WIDE = { width: 1280, height: 900 };
 // The narrowest screen that WCAG asks for (1.4.10).
 export const NARROW = { width: 320, height: 640 };
 
+export const REBOUND = "rebound.test";
+
 const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
 // Has the test do something that takes more than a browser, such as stopping the sidecar.
@@ -31,7 +33,9 @@ export async function browse(script) {
     executablePath: told.chromium,
     args: [
       "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-      "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+      "--disable-component-update", "--disable-sync",
+      // No name leads anywhere, but one, as if whoever owns it had it lead here.
+      `--host-resolver-rules=MAP ${REBOUND} 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1`,
     ],
   });
   try {

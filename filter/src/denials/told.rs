@@ -8,7 +8,7 @@ use crate::answer::{self, Reply};
 use crate::denied::Denied;
 use crate::headers;
 
-/// How many are kept: those of the keys that are asked for most often, about a kilobyte each.
+/// How many are kept, about a kilobyte each. Denials take the places in turn.
 const PLACES: usize = 256;
 
 /// What an answer depends on, apart from its denial.

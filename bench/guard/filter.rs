@@ -145,3 +145,21 @@ pub fn denied_locally(count: u32) {
     }
     assert_eq!(host.replied.get(), 1 + count);
 }
+
+/// Requests that what is leased pays for: the first few make the key a busy one.
+pub fn leased(count: u32) {
+    let (host, mut worker) = (host(), worker("/api/", 1));
+    let granted = json!({"policy": "per-tenant", "allowed": true, "limit": 100, "period_ms": 60_000, "remaining": 42,
+        "reset_ms": 34_800, "retry_after_ms": 0, "lease": {"granted": 1_000_000_000, "ttl_ms": 60_000, "charge": 7}});
+    let body = json!({"decisions": [{"allowed": true, "checks": [granted]}]}).to_string().into_bytes();
+    for context in 0..10 {
+        let start = worker.request(&host, context);
+        if matches!(start, Start::Wait(_)) {
+            worker.wake_up(&host);
+            worker.answered(&host, host.tokens.get(), Some(CallAnswer { status: 200, body: body.clone() }));
+        }
+    }
+    for context in 0..count {
+        assert!(matches!(worker.request(&host, context), Start::Go(fields) if fields.len() == 2));
+    }
+}

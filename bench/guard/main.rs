@@ -22,12 +22,13 @@ use std::process::ExitCode;
 /// A name, what to run, and how many requests one run of it decides.
 type Case = (&'static str, fn(u32), u32);
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 11] = [
     ("filter/no_rule", filter::no_rule, 1),
     ("filter/one_check", |count| filter::allowed(count, 1, 1), 1),
     ("filter/one_check_of_32", |count| filter::allowed(count, 32, 1), 32),
     ("filter/two_checks_of_32", |count| filter::allowed(count, 32, 2), 32),
     ("filter/denied_locally", filter::denied_locally, 1),
+    ("filter/leased", filter::leased, 1),
     ("sidecar/batch_of_1", |count| sidecar::batch(count, 1), 1),
     ("sidecar/batch_of_32", |count| sidecar::batch(count, 32), 32),
     ("sidecar/script_arguments_of_32", sidecar::arguments, 32),

@@ -42,6 +42,7 @@ struct Problem<'a> {
     detail: &'a str,
     #[serde(rename = "violated-policies", skip_serializing_if = "<[_]>::is_empty")]
     violated_policies: &'a [&'a str],
+    /// The last one, for [`renew`].
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
 }
@@ -93,6 +94,16 @@ pub fn denied_as(
     let retry_after = headers::shown(verdicts, false).and_then(headers::retry_after);
     let reply = denied_with(denied.map_or(429, |denied| denied.status), verdicts, dialects, grpc);
     customised(reply, denied, policy, retry_after)
+}
+
+/// Has the answer to a denial say another `retry_after_ms`, where it says one, with the same seconds in all else.
+pub fn renew(reply: &mut Reply, denied: Option<&Denied>, retry_after_ms: u64) {
+    let Reply { status, body, .. } = reply;
+    if matches!(status, Status::Http(_)) && denied.is_none_or(|denied| denied.body.is_none()) && body.pop().is_some() {
+        body.truncate(body.trim_end_matches(|char: char| char.is_ascii_digit()).len());
+        body.push_str(itoa::Buffer::new().format(retry_after_ms));
+        body.push('}');
+    }
 }
 
 fn customised(mut reply: Reply, denied: Option<&Denied>, policy: &str, retry_after: Option<u64>) -> Reply {

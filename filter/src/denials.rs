@@ -12,6 +12,7 @@ use crate::wire::{Check, Verdict};
 
 #[cfg(test)]
 mod tests;
+pub mod told;
 
 /// How denials are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,10 +25,22 @@ pub struct Limits {
 
 #[derive(Debug)]
 struct Denial {
+    number: u64,
     cost: u64,
     arrived: Duration,
     until: Duration,
     verdict: Verdict,
+}
+
+/// A denial that a check would repeat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// Which one it is: no other has this number, not even a later one of the same check.
+    pub number: u64,
+    /// [`Verdict::retry_after_ms`], as it is now.
+    pub retry_after_ms: Option<u64>,
+    /// [`Verdict::reset_ms`], as it is now.
+    pub reset_ms: u64,
 }
 
 /// The denials that one worker remembers.
@@ -37,6 +50,8 @@ pub struct Denials {
     known: HashMap<Rc<str>, Denial>,
     /// The same names, in the order in which they came in.
     order: VecDeque<Rc<str>>,
+    /// How many there were so far.
+    count: u64,
     /// A name under construction: looking one up allocates nothing.
     name: String,
 }
@@ -44,7 +59,7 @@ pub struct Denials {
 impl Denials {
     /// No denials yet.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, known: HashMap::new(), order: VecDeque::new(), name: String::new() }
+        Self { limits, known: HashMap::new(), order: VecDeque::new(), count: 0, name: String::new() }
     }
 
     /// How many are kept, those that are over included.
@@ -75,7 +90,9 @@ impl Denials {
         if age.is_zero() {
             return;
         }
-        let denial = Denial { cost: check.cost, arrived: now, until: now + age, verdict: verdict.clone() };
+        let (number, verdict) = (self.count, verdict.clone());
+        let denial = Denial { number, cost: check.cost, arrived: now, until: now + age, verdict };
+        self.count += 1;
         name::write(&mut self.name, check);
         if let Some(old) = self.known.get_mut(self.name.as_str()) {
             // That of a smaller cost says more.
@@ -97,25 +114,30 @@ impl Denials {
         self.known.insert(name, denial);
     }
 
-    /// The verdict of a denial that this check would repeat, its times as they are `now`.
-    pub fn find(&mut self, check: &Check, now: Duration) -> Option<Verdict> {
-        name::write(&mut self.name, check);
-        let denial = self.known.get(self.name.as_str())?;
-        if now >= denial.until || check.cost < denial.cost {
-            return None;
-        }
+    /// The denial that this check would repeat `now`.
+    pub fn find(&mut self, check: &Check, now: Duration) -> Option<Found> {
+        let Denial { number, cost, arrived, verdict, .. } =
+            self.of(check).filter(|denial| now < denial.until && check.cost >= denial.cost)?;
         // Whole milliseconds, rounded down: what is left is never too little.
-        let elapsed = u64::try_from(now.saturating_sub(denial.arrived).as_millis()).unwrap_or(u64::MAX);
+        let elapsed = u64::try_from(now.saturating_sub(*arrived).as_millis()).unwrap_or(u64::MAX);
         let left = |ms: u64| ms.saturating_sub(elapsed);
-        let mut verdict = denial.verdict.clone();
         // More than was denied has to wait longer, but never longer than until nothing is taken any more.
-        let told = if check.cost == denial.cost {
+        let told = if check.cost == *cost {
             verdict.retry_after_ms
         } else {
             verdict.retry_after_ms.map(|ms| ms.max(verdict.reset_ms))
         };
-        verdict.retry_after_ms = told.map(left);
-        verdict.reset_ms = left(verdict.reset_ms);
-        Some(verdict)
+        Some(Found { number: *number, retry_after_ms: told.map(left), reset_ms: left(verdict.reset_ms) })
+    }
+
+    /// The verdict of a denial that was just found for this check.
+    pub fn verdict(&mut self, check: &Check, found: &Found) -> Option<Verdict> {
+        let verdict = self.of(check)?.verdict.clone();
+        Some(Verdict { retry_after_ms: found.retry_after_ms, reset_ms: found.reset_ms, ..verdict })
+    }
+
+    fn of(&mut self, check: &Check) -> Option<&Denial> {
+        name::write(&mut self.name, check);
+        self.known.get(self.name.as_str())
     }
 }

@@ -54,22 +54,23 @@ pub fn shown(verdicts: &[Verdict], allowed: bool) -> Option<&Verdict> {
 
 /// The header fields of one verdict, in the order of the dialects.
 pub fn fields(verdict: &Verdict, dialects: &[Dialect]) -> Vec<Field> {
+    let [mut of_limit, mut of_remaining, mut of_window, mut of_reset] = [itoa::Buffer::new(); 4];
     let name = quoted(&verdict.policy);
-    let limit = verdict.limit.min(MAX_INTEGER);
-    let remaining = verdict.remaining.min(MAX_INTEGER);
-    let window = seconds(verdict.period_ms).clamp(1, MAX_INTEGER);
-    let reset = seconds(verdict.reset_ms).min(MAX_INTEGER);
+    let limit = of_limit.format(verdict.limit.min(MAX_INTEGER));
+    let remaining = of_remaining.format(verdict.remaining.min(MAX_INTEGER));
+    let window = of_window.format(seconds(verdict.period_ms).clamp(1, MAX_INTEGER));
+    let reset = of_reset.format(seconds(verdict.reset_ms).min(MAX_INTEGER));
     let mut fields = Vec::with_capacity(dialects.len() * 3);
     for dialect in dialects {
         match dialect {
             Dialect::Ietf => fields.extend([
-                ("ratelimit-policy", format!("{name};q={limit};w={window}")),
-                ("ratelimit", format!("{name};r={remaining};t={reset}")),
+                ("ratelimit-policy", [&name, ";q=", limit, ";w=", window].concat()),
+                ("ratelimit", [&name, ";r=", remaining, ";t=", reset].concat()),
             ]),
             Dialect::XRateLimit => fields.extend([
-                ("x-ratelimit-limit", format!("{limit}, {limit};w={window};name={name}")),
-                ("x-ratelimit-remaining", remaining.to_string()),
-                ("x-ratelimit-reset", reset.to_string()),
+                ("x-ratelimit-limit", [limit, ", ", limit, ";w=", window, ";name=", &name].concat()),
+                ("x-ratelimit-remaining", remaining.to_owned()),
+                ("x-ratelimit-reset", reset.to_owned()),
             ]),
         }
     }
@@ -82,7 +83,8 @@ pub fn retry_after(verdict: &Verdict) -> Option<u64> {
     verdict.retry_after_ms.map(|ms| seconds(ms).max(1))
 }
 
-fn seconds(ms: u64) -> u64 {
+/// A time as it is told: in whole seconds, rounded up.
+pub fn seconds(ms: u64) -> u64 {
     ms.div_ceil(1000)
 }
 
@@ -95,11 +97,15 @@ pub fn plain(text: &str) -> String {
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
-    for char in text.chars() {
-        match char {
-            '"' | '\\' => quoted.extend(['\\', char]),
-            ' '..='~' => quoted.push(char),
-            _ => quoted.push('?'),
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')) {
+        quoted.push_str(text); // as names are
+    } else {
+        for char in text.chars() {
+            match char {
+                '"' | '\\' => quoted.extend(['\\', char]),
+                ' '..='~' => quoted.push(char),
+                _ => quoted.push('?'),
+            }
         }
     }
     quoted.push('"');

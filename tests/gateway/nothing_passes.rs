@@ -36,6 +36,7 @@ async fn of_a_denied_request_no_later_filter_and_no_upstream_sees_anything() {
             assert_eq!(answer.status, 429, "{answer:?}");
         }
     }
+    stack.counted("denied", 12).await;
     assert!(stack.metric("denied_locally").await > 0);
     assert_eq!((stack.envoy().stat(passed).await, upstream.requests().len()), (1, 1));
     stack.assert_invariants(&[]).await;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Envoy, EnvoyOptions, Redis, Sidecar, assert_invariants};
+use super::{Envoy, EnvoyOptions, Redis, Sidecar, assert_invariants, eventually};
 
 /// A plugin configuration with these rules. The deadline is generous: except where deadlines are the point, a busy
 /// machine must not turn a verdict into `on_error`.
@@ -62,6 +62,12 @@ impl Stack {
             sum += envoy.metric(name).await;
         }
         sum
+    }
+
+    /// Waits until a metric of the plugin's has reached this count: what it decides itself it counts at its next tick.
+    pub async fn counted(&self, name: &str, count: u64) {
+        let what = format!("{count} are counted as {name}");
+        eventually(&what, async || (self.metric(name).await == count).then_some(())).await;
     }
 
     /// The last line of every test.

@@ -6,6 +6,7 @@ use super::outcome::{Outcome, mark};
 use super::{Start, Worker};
 use crate::answer::{self, Reply};
 use crate::batch::{Asked, Parcel};
+use crate::denials::told::Form;
 use crate::headers::{self, Field};
 use crate::host::Host;
 use crate::metrics::Metric;
@@ -22,15 +23,15 @@ impl Worker {
         }
         let now = host.now();
         if may_lease && let Some(verdict) = self.leases.spend(&asked.checks, now, &mut self.tally) {
-            // The tick hands these to the host: it runs as long as there are leases.
+            // The tick, which hands these to the host, runs as long as there are leases.
             self.tally.add(Metric::Allowed, 1);
             self.tally.add(Metric::AllowedLocally, 1);
             return Some(Start::Go(self.let_through(host, Outcome::Allowed, Some(&verdict))));
         }
-        let reply = self.denied_locally(host, asked, grpc, now)?;
-        host.count(Metric::Denied, 1);
-        host.count(Metric::DeniedLocally, 1);
-        host.reply(&reply);
+        self.denied_locally(host, asked, grpc, now)?;
+        self.tally.add(Metric::DeniedLocally, 1);
+        self.tally.add(Metric::Denied, 1);
+        self.keep_ticking(host);
         Some(Start::Stop)
     }
 
@@ -45,18 +46,31 @@ impl Worker {
         headers::fields(verdict, &self.config.headers)
     }
 
-    /// The answer to a request of which some check would be denied as it was a moment ago.
-    fn denied_locally(&mut self, host: &dyn Host, asked: &Asked, grpc: bool, now: Duration) -> Option<Reply> {
-        let mut known = Asked::default();
-        let mut verdicts = Vec::new();
-        for (check, denied) in asked.checks.iter().zip(&asked.denied) {
-            if let Some(verdict) = self.denials.find(check, now) {
-                verdicts.push(verdict);
-                known.checks.push(check.clone());
-                known.denied.push(denied.clone());
-            }
+    /// Answers a request of which some check would be denied as it was a moment ago. `None` if there is none.
+    fn denied_locally(&mut self, host: &dyn Host, asked: &Asked, grpc: bool, now: Duration) -> Option<()> {
+        let Self { denials, told, config, .. } = self;
+        let checks = asked.checks.iter().zip(&asked.denied);
+        let found: Vec<_> =
+            checks.filter_map(|(check, denied)| Some((check, denied, denials.find(check, now)?))).collect();
+        if let [(check, denied, found)] = found.as_slice() {
+            let (denied, policy) = (denied.as_ref(), check.policy.as_str());
+            let make = || {
+                let verdict = denials.verdict(check, found)?;
+                Some(answer::denied_as(denied.map(AsRef::as_ref), policy, &[verdict], &config.headers, grpc))
+            };
+            let reply = told.repeat(*found, Form { denied, grpc }, make)?;
+            mark(host, Outcome::Denied, Some(policy));
+            host.reply(reply);
+            return Some(());
         }
-        (!verdicts.is_empty()).then(|| self.denial(host, &known, &verdicts, grpc))
+        // Which of several is shown, and what stands beside it, is another matter each time.
+        let (mut known, mut verdicts) = (Asked::default(), Vec::new());
+        for (check, denied, found) in found {
+            verdicts.extend(denials.verdict(check, &found));
+            known.checks.push(check.clone());
+            known.denied.push(denied.clone());
+        }
+        (!verdicts.is_empty()).then(|| host.reply(&self.denial(host, &known, &verdicts, grpc)))
     }
 
     /// The answer to a denied request, which is marked as such.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::answer;
 use crate::batch::{Asked, Batch, Member, Sent, Slot, SlotRef, State};
 use crate::config::{Config, CorsPreflight, OnError};
-use crate::denials::Denials;
+use crate::denials::{Denials, told::Told};
 use crate::denied::Denied;
 use crate::headers::{self, Field};
 use crate::host::{Call, Host, HostError};
@@ -26,7 +26,7 @@ mod tests;
 
 use outcome::{Outcome, mark, remove_spoofed};
 
-/// How often deadlines are looked at while a request waits.
+/// How often deadlines are looked at while a request waits, and how late the host is told of what was decided here.
 pub const TICK: Duration = Duration::from_millis(10);
 
 /// What becomes of a request at once.
@@ -58,6 +58,7 @@ pub struct Worker {
     batch: Batch,
     leases: Leases,
     denials: Denials,
+    told: Told,
     ticking: bool,
     tally: Tally,
     throttle: Throttle,
@@ -69,6 +70,7 @@ impl Worker {
         Self {
             leases: Leases::new(config.leases),
             denials: Denials::new(config.denial_cache),
+            told: Told::default(),
             config,
             batch: Batch::default(),
             ticking: false,
@@ -89,9 +91,10 @@ impl Worker {
             Ok(asked) if asked.checks.is_empty() => return Start::Pass,
             Ok(asked) => asked,
             Err((missing, denied)) => {
-                host.count(Metric::Denied, 1);
                 mark(host, Outcome::Denied, Some(&missing.policy));
                 host.reply(&answer::key_missing(denied.as_deref(), &missing, grpc));
+                self.tally.add(Metric::Denied, 1);
+                self.keep_ticking(host);
                 return Start::Stop;
             }
         };
@@ -116,11 +119,16 @@ impl Worker {
         }
         slot.borrow_mut().asked = Asked { checks: request.checks, denied: asked.denied };
         self.tally.add(Metric::Pending, 1);
+        self.keep_ticking(host);
+        Start::Wait(slot)
+    }
+
+    /// Has the tick run: somebody waits, or there is something to be handed to the host. The tick itself ends it.
+    fn keep_ticking(&mut self, host: &dyn Host) {
         if !self.ticking {
             host.tick_every(TICK);
             self.ticking = true;
         }
-        Start::Wait(slot)
     }
 
     /// The checks of a request.

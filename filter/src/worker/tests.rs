@@ -16,6 +16,7 @@ use crate::metrics::Metric;
 mod answers;
 mod asked;
 mod leases;
+mod repeated;
 
 fn worker_with(more: &str) -> Worker {
     let config = format!(
@@ -309,11 +310,13 @@ fn a_missing_key_part_can_deny_without_asking() {
     let mut worker = Worker::new(Config::parse(config).unwrap());
     let host = FakeHost::with(&[(":path", b"/")]);
     assert!(matches!(worker.request(&host, 0), Start::Stop));
-    assert_eq!(statuses(&host.take()), [(0, Status::Http(429))]);
+    assert_eq!(statuses(&host.take()[..1]), [(0, Status::Http(429))]);
+    worker.tick(&host);
+    host.take();
     assert_eq!(host.counted(Metric::Denied), 1);
     host.set_headers(&[(":path", b"/"), ("content-type", b"application/grpc")]);
     assert!(matches!(worker.request(&host, 0), Start::Stop));
-    assert_eq!(statuses(&host.take()), [(0, Status::GrpcResourceExhausted)]);
+    assert_eq!(statuses(&host.take()[..1]), [(0, Status::GrpcResourceExhausted)]);
 }
 
 #[test]

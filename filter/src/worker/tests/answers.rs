@@ -45,6 +45,7 @@ fn a_denial_is_repeated_without_asking() {
     assert_eq!(value(&reply, "ratelimit"), Some(r#""p";r=4;t=1"#));
     assert_eq!(host.property_of(2, "sluice.decision").as_deref(), Some("denied"));
     assert_eq!(host.property_of(2, "sluice.policy").as_deref(), Some("p"));
+    worker.tick(&host);
     assert_eq!(host.counted(Metric::DeniedLocally), 1);
     assert_eq!(host.counted(Metric::Denied), 2);
     assert_eq!((host.counted(Metric::Checks), host.counted(Metric::Pending)), (1, 0));

@@ -246,6 +246,7 @@ fn a_lease_comes_before_a_denial() {
     host.take();
     assert!(fields(&mut worker, &host, 4).is_some(), "it is paid for");
     assert!(matches!(worker.request(&host, 5), Start::Stop));
+    worker.tick(&host);
     assert_eq!(host.counted(Metric::DeniedLocally), 1);
 }
 

@@ -68,7 +68,9 @@ fn get(authority: &str, path: &str) -> io::Result<String> {
         };
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
-        write!(stream, "GET /{path} HTTP/1.1\r\nhost: {authority}\r\nconnection: close\r\n\r\n")?;
+        let question = format!("GET /{path} HTTP/1.1\r\nhost: {authority}\r\nconnection: close\r\n\r\n");
+        // At once: piece by piece it would be several packets.
+        stream.write_all(question.as_bytes())?;
         let mut answer = Vec::new();
         stream.take(ANSWER_BYTES).read_to_end(&mut answer)?;
         return Ok(String::from_utf8_lossy(&answer).into_owned());

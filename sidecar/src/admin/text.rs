@@ -270,8 +270,7 @@ sluice:{k}:p:k
             shadow: false,
         };
         let text = |verdict: Verdict, degraded| Peeked { verdict, degraded }.text();
-        let expected = "\
-  answer    it would be denied
+        let expected = "  answer    it would be denied
   limit     5 per 60.000 s
   remaining 0 now
   retry     in 1.250 s

@@ -16,6 +16,7 @@ use crate::metrics::Metric;
 mod answers;
 mod asked;
 mod leases;
+mod traces;
 
 fn worker_with(more: &str) -> Worker {
     let config = format!(

@@ -22,7 +22,7 @@ const DIALECTS: [Dialect; 2] = [Dialect::Ietf, Dialect::XRateLimit];
 const PATH: &str = "/v1/check/";
 
 pub(super) async fn check(State(app): State<Arc<App>>, OriginalUri(uri): OriginalUri) -> Result<Response, ApiError> {
-    let request = Request { checks: vec![parse(&uri)?], refundable: true };
+    let request = Request { checks: vec![parse(&uri)?], refundable: true, traceparent: None };
     let decision = decide(&app, &request).await?;
     Ok(if decision.allowed { allowed(&decision) } else { denied(&decision) })
 }
@@ -30,7 +30,7 @@ pub(super) async fn check(State(app): State<Arc<App>>, OriginalUri(uri): Origina
 pub(super) async fn peek(State(app): State<Arc<App>>, OriginalUri(uri): OriginalUri) -> Result<Response, ApiError> {
     let mut check = parse(&uri)?;
     check.cost = 0;
-    let decision = decide(&app, &Request { checks: vec![check], refundable: false }).await?;
+    let decision = decide(&app, &Request { checks: vec![check], ..Request::default() }).await?;
     Ok(allowed(&decision))
 }
 

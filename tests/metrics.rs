@@ -43,7 +43,14 @@ async fn everything_is_counted_where_it_belongs() {
             (r#"sluice_requests_total{outcome="allowed"}"#, 0.0),
             ("sluice_store_up", 1.0),
             ("sluice_store_in_flight", 0.0),
+            ("sluice_store_breaker_open", 0.0),
             ("sluice_tls_handshakes_failed_total", 0.0),
+            (r#"sluice_near_limit_total{policy="window"}"#, 0.0),
+            (r#"sluice_cost_admitted_total{policy="window"}"#, 0.0),
+            ("sluice_config_generation", 1.0),
+            ("sluice_config_last_reload_successful", 1.0),
+            ("sluice_config_restart_needed", 0.0),
+            (r#"sluice_config_reloads_total{outcome="applied"}"#, 0.0),
         ],
     );
 
@@ -74,7 +81,14 @@ async fn everything_is_counted_where_it_belongs() {
             (r#"sluice_decisions_total{policy="window",outcome="unlimited"}"#, 1.0),
             (r#"sluice_decisions_total{policy="window",outcome="peeked"}"#, 1.0),
             (r#"sluice_decisions_total{policy="window",outcome="shadow_denied"}"#, 0.0),
+            (r#"sluice_decisions_total{policy="window",outcome="degraded"}"#, 0.0),
             (r#"sluice_decisions_total{policy="window",outcome="undecided"}"#, 0.0),
+            // What the second request's check of `trial` would have taken was not charged.
+            (r#"sluice_near_limit_total{policy="window"}"#, 1.0),
+            (r#"sluice_near_limit_total{policy="trial"}"#, 1.0),
+            (r#"sluice_cost_admitted_total{policy="window"}"#, 2.0),
+            (r#"sluice_cost_admitted_total{policy="trial"}"#, 1.0),
+            (r#"sluice_cost_refunded_total{policy="window"}"#, 0.0),
             (r#"sluice_decisions_total{policy="trial",outcome="allowed"}"#, 1.0),
             (r#"sluice_decisions_total{policy="trial",outcome="shadow_denied"}"#, 1.0),
             (r#"sluice_requests_total{outcome="allowed"}"#, 3.0),
@@ -128,6 +142,8 @@ async fn refunds_are_counted() {
             (r#"sluice_refunds_total{outcome="late"}"#, 2.0),
             (r#"sluice_refunds_total{outcome="refused"}"#, 2.0),
             (r#"sluice_refunds_total{outcome="undecided"}"#, 0.0),
+            (r#"sluice_cost_admitted_total{policy="window"}"#, 1.0),
+            (r#"sluice_cost_refunded_total{policy="window"}"#, 1.0),
         ],
     );
     assert_invariants(&redis, &mut [], &[sidecar.process.log()], &[]).await;
@@ -189,7 +205,42 @@ async fn failures_of_the_store_are_counted() {
     .await;
     redis.resume();
     sidecar.until_ready().await;
-    assert_counts(&sidecar.metrics().await, &[("sluice_store_up", 1.0), ("sluice_store_in_flight", 0.0)]);
+    assert_counts(
+        &sidecar.metrics().await,
+        &[("sluice_store_up", 1.0), ("sluice_store_in_flight", 0.0), ("sluice_store_breaker_open", 0.0)],
+    );
+    assert_invariants(&redis, &mut [], &[sidecar.process.log()], &[]).await;
+}
+
+/// What is decided without the store is no charge, and a server that refuses charges is not asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_decided_without_the_store_is_told_apart() {
+    let redis = Redis::start().await;
+    let mut sidecar = Sidecar::launch_for(redis.port(), &policies(), &json!({"on_store_error": "allow"}));
+    sidecar.until_ready().await;
+    let breaker = async |open: f64| {
+        eventually("the breaker is seen", async || {
+            let is = sidecar.metrics().await.get("sluice_store_breaker_open");
+            ((is - open).abs() < 0.5).then_some(())
+        })
+        .await;
+    };
+    let _: () = redis.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert!(sidecar.take("window", "a").await.is_allowed());
+    assert!(sidecar.peek("window", "a").await.is_allowed());
+    breaker(1.0).await;
+    assert_counts(
+        &sidecar.metrics().await,
+        &[
+            (r#"sluice_decisions_total{policy="window",outcome="degraded"}"#, 2.0),
+            (r#"sluice_decisions_total{policy="window",outcome="allowed"}"#, 0.0),
+            (r#"sluice_decisions_total{policy="window",outcome="peeked"}"#, 0.0),
+            (r#"sluice_cost_admitted_total{policy="window"}"#, 0.0),
+            (r#"sluice_near_limit_total{policy="window"}"#, 0.0),
+        ],
+    );
+    let _: () = redis.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    breaker(0.0).await;
     assert_invariants(&redis, &mut [], &[sidecar.process.log()], &[]).await;
 }
 

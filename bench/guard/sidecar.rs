@@ -1,14 +1,14 @@
 //! The sidecar's side: a batch from its bytes to those of its answer, and what is written to and read from Redis.
 
 use std::hint::black_box;
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use redis::Value;
 use serde_json::json;
-use sluice::config::Config;
-use sluice::engine::Engine;
+use sluice::config_file::ConfigFile;
 use sluice::http::{App, check_router};
 use sluice::keys;
 use sluice::policy::{Algorithm, Limit, Rate};
@@ -23,9 +23,9 @@ fn key(number: u32) -> [String; 1] {
 
 /// `count` batches of `requests` requests over HTTP, decided by the memory store: no network, and no waiting.
 pub fn batch(count: u32, requests: u32) {
-    let config = Config::parse(POLICIES, "sluice.yaml").unwrap();
+    let file = ConfigFile::parse(Path::new("sluice.yaml"), POLICIES).unwrap();
     let store = Store::connect(&StoreSettings::new(StoreAddress::Memory)).unwrap();
-    let app = App::new(Engine::new(config.policies, config.limits, store), None);
+    let app = App::new(file, store, None);
     let mut router = check_router(Arc::clone(&app));
     let request = |number| json!({"checks": [{"policy": "per-tenant", "key": key(number)}]});
     let body = json!({"requests": (0..requests).map(request).collect::<Vec<_>>()}).to_string();

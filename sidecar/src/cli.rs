@@ -8,7 +8,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, read_file};
+use crate::config_file::ConfigFile;
 use crate::import::{self, ImportError, Imported};
 use crate::{health, inspect, serve, store};
 
@@ -187,11 +188,11 @@ fn run_serve(args: &ServeArgs) -> ExitCode {
         LogFormat::Text => subscriber.init(),
         LogFormat::Json => subscriber.json().init(),
     }
-    let config = match load(&args.config) {
-        Ok(config) => config,
+    let file = match ConfigFile::load(&args.config) {
+        Ok(file) => file,
         Err(error) => return fail(&error.to_string()),
     };
-    match block_on(serve::run(config)) {
+    match block_on(serve::run(file)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => fail(&error.to_string()),
         Err(error) => fail(&format!("cannot start the runtime: {error}")),
@@ -228,7 +229,7 @@ fn run_validate(args: &ValidateArgs) -> ExitCode {
     };
     println!("{}: ok, {} policies", args.config.display(), config.policies.len());
     let Some(path) = &args.filter else { return ExitCode::SUCCESS };
-    match read(path).and_then(|text| config.check_filter(&text, &path.display().to_string())) {
+    match read_file(path).and_then(|text| config.check_filter(&text, &path.display().to_string())) {
         Ok(checks) => {
             println!("{}: ok, {checks} checks, and every policy they name exists", path.display());
             ExitCode::SUCCESS
@@ -239,7 +240,7 @@ fn run_validate(args: &ValidateArgs) -> ExitCode {
 
 fn run_import(args: &ImportArgs) -> ExitCode {
     let name = args.file.display().to_string();
-    let imported = read(&args.file).map_err(ImportError::from).and_then(|text| import::import(&text, &name));
+    let imported = read_file(&args.file).map_err(ImportError::from).and_then(|text| import::import(&text, &name));
     let Imported { sidecar, filter, notes } = match imported {
         Ok(imported) => imported,
         Err(error) => return fail(&error.to_string()),
@@ -255,11 +256,7 @@ fn run_import(args: &ImportArgs) -> ExitCode {
 }
 
 fn load(path: &Path) -> Result<Config, ConfigError> {
-    Config::parse(&read(path)?, &path.display().to_string())
-}
-
-fn read(path: &Path) -> Result<String, ConfigError> {
-    std::fs::read_to_string(path).map_err(|source| ConfigError::Read { file: path.display().to_string(), source })
+    Config::parse(&read_file(path)?, &path.display().to_string())
 }
 
 fn fail(message: &str) -> ExitCode {

@@ -49,7 +49,7 @@ fn describe(kept: &Kept, limit: &Limit) -> String {
         // Writing into a String never fails.
         let _ = writeln!(text, "  {name:<10}{value}");
     };
-    line("limit", &limit_in_words(limit));
+    line("limit", &limit.to_string());
     let state = kept.state.as_deref().map(str::parse::<State>);
     match (&kept.state, kept.ttl_ms) {
         (Some(text), Some(ttl_ms)) => line("state", &format!("{text}, for {} more", seconds(ttl_ms * 1_000))),
@@ -72,23 +72,6 @@ fn describe(kept: &Kept, limit: &Limit) -> String {
     if now.reset_us > 0 {
         let at = instant(kept.now_us + now.reset_us);
         line("reset", &format!("in {}, at {at}, if nothing else is taken", seconds(now.reset_us)));
-    }
-    text
-}
-
-fn limit_in_words(limit: &Limit) -> String {
-    let rate = limit.rate;
-    let mut text = match limit.algorithm {
-        Algorithm::FixedWindow { align: false } => format!("fixed_window {rate}"),
-        Algorithm::FixedWindow { align: true } => format!("fixed_window {rate}, aligned"),
-        Algorithm::SlidingWindow => format!("sliding_window {rate}"),
-        Algorithm::TokenBucket { burst } => format!("token_bucket {rate}, burst {burst}"),
-    };
-    if rate.count == 0 {
-        "blocked by an override".clone_into(&mut text);
-    }
-    if limit.shadow {
-        text.push_str(", shadow");
     }
     text
 }

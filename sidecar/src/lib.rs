@@ -4,6 +4,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod config_file;
 pub mod health;
 pub mod http;
 pub mod import;

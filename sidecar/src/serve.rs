@@ -12,8 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::config::Config;
-use crate::engine::Engine;
+use crate::config_file::ConfigFile;
 use crate::http::{self, App, Tokens};
 use crate::reload::FileError;
 use crate::store::{DialError, Store, StoreAddress};
@@ -40,26 +39,28 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// Serves until SIGTERM or SIGINT, then finishes what is in flight.
+/// Serves until SIGTERM or SIGINT, then finishes what is in flight. SIGHUP has the configuration read again.
 ///
 /// # Errors
 ///
 /// If it can't listen. A store that is away is no error: it is waited for.
-pub async fn run(config: Config) -> Result<(), ServeError> {
+pub async fn run(file: ConfigFile) -> Result<(), ServeError> {
+    let config = file.config.clone();
     let tokens = config.auth.as_ref().map(Tokens::load).transpose()?;
     let tls = config.tls.as_ref().map(tls::config).transpose()?;
     let store = Store::connect(&config.store)?;
-    let app = App::new(Engine::new(config.policies, config.limits, store), tokens);
+    let app = App::new(file, store, tokens);
     let listener = bind(config.listen, "listen").await?;
     let admin = match config.admin {
         Some(address) => Some(bind(address, "admin.listen").await?),
         None => None,
     };
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut hangup = signal(SignalKind::hangup())?;
     tracing::info!(
         listen = %listener.local_addr()?, tls = tls.is_some(), token = app.tokens.is_some(),
         admin = config.admin.map_or("off".to_owned(), |address| address.to_string()),
-        store = %config.store.address, policies = app.engine.policy_count(),
+        store = %config.store.address, policies = config.policies.len(),
         "sluice {} serves", env!("CARGO_PKG_VERSION")
     );
 
@@ -88,10 +89,17 @@ pub async fn run(config: Config) -> Result<(), ServeError> {
     };
     let drained = async { tokio::try_join!(checks, admin).map(drop) };
     tokio::pin!(drained);
-    tokio::select! {
-        result = &mut drained => return Ok(result?),
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    loop {
+        tokio::select! {
+            result = &mut drained => return Ok(result?),
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => {
+                let reloader = Arc::clone(&app.reloader);
+                // What is wrong is in the log by then.
+                tokio::spawn(async move { reloader.reload_now().await.ok() });
+            }
+        }
     }
     tracing::info!("stopping: requests in flight are finished");
     app.draining.store(true, Ordering::Relaxed);

@@ -184,6 +184,7 @@ pub(super) fn parse(text: &str) -> Result<Config, FieldError> {
             in_flight: file.limits.in_flight.unwrap_or(StoreSettings::DEFAULT_IN_FLIGHT),
             on_error: file.on_store_error.with_share(share),
         },
+        replicas: file.replicas,
         limits: Limits {
             body_bytes: file.limits.body_bytes.unwrap_or(default.body_bytes),
             batch_checks: file.limits.batch_checks.unwrap_or(default.batch_checks),

@@ -1,6 +1,7 @@
 //! The sidecar's configuration: YAML in which unknown fields are errors, and every error names the file,
 //! the line and the field.
 
+mod difference;
 mod error;
 mod file;
 mod listeners;
@@ -10,6 +11,8 @@ mod store;
 mod tests;
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::Path;
 
 pub use error::ConfigError;
 pub(crate) use file::read;
@@ -31,6 +34,8 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// Where the counts are kept, this process's memory if not given, and how it is asked.
     pub store: StoreSettings,
+    /// How many sidecars share the limits, for a store that is decided without.
+    pub replicas: NonZeroU32,
     /// What a question may be.
     pub limits: Limits,
     /// The policies, by name.
@@ -54,6 +59,15 @@ impl Default for Limits {
     fn default() -> Self {
         Self { body_bytes: 1 << 20, batch_checks: 512, request_checks: 64, key_bytes: 16 << 10 }
     }
+}
+
+/// The text of a file.
+///
+/// # Errors
+///
+/// If it can't be read, or is not UTF-8.
+pub fn read_file(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|source| ConfigError::Read { file: path.display().to_string(), source })
 }
 
 impl Config {

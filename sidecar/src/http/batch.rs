@@ -12,6 +12,7 @@ use tokio::join;
 
 use super::{ApiError, App, body};
 use crate::config::Limits;
+use crate::engine::InForce;
 use crate::metrics::RequestOutcome;
 
 /// A batch whose requests are still text: one that is malformed must not spoil the others.
@@ -25,13 +26,15 @@ struct Batch<'a> {
 }
 
 pub(super) async fn check(State(app): State<Arc<App>>, body: Body) -> Result<Json<CheckAnswer>, ApiError> {
-    let limits = app.engine.limits();
-    let bytes = body::read(body, limits).await?;
-    let (requests, refunds) = parse(&bytes, limits)?;
+    let bytes = body::read(body, app.engine.in_force().limits()).await?;
+    // Once it is here, and once for all of it.
+    let in_force = app.engine.in_force();
+    let (requests, refunds) = parse(&bytes, in_force.limits())?;
     let refused = requests.iter().filter(|request| request.is_err()).count();
     app.engine.metrics().count_requests(RequestOutcome::Refused, refused);
     // Side by side: the refunds are on their way first, and nobody waits for them.
-    let ((), decisions) = join!(biased; give_back(&app, &refunds), app.engine.decide(requests.iter().flatten()));
+    let decisions = app.engine.decide(&in_force, requests.iter().flatten());
+    let ((), decisions) = join!(biased; give_back(&app, &in_force, &refunds), decisions);
     let mut decisions = decisions?.into_iter();
 
     let mut entries = Vec::with_capacity(requests.len());
@@ -54,11 +57,12 @@ pub(super) async fn check(State(app): State<Arc<App>>, body: Body) -> Result<Jso
 type Requests = Vec<Result<Request, RequestError>>;
 
 /// Gives back what is left of leases. Whoever sends it has no use for an answer; `sluice_refunds_total` counts it.
-async fn give_back(app: &App, refunds: &[Refund]) {
+async fn give_back(app: &App, in_force: &InForce, refunds: &[Refund]) {
     // A policy that is gone is no reason to keep what others are owed.
-    let known: Vec<Refund> = refunds.iter().filter(|refund| app.engine.has_policy(&refund.policy)).cloned().collect();
+    let is_known = |refund: &&Refund| in_force.policy(&refund.policy).is_some();
+    let known: Vec<Refund> = refunds.iter().filter(is_known).cloned().collect();
     if !known.is_empty()
-        && let Err(error) = app.engine.refund(&known).await
+        && let Err(error) = app.engine.refund(in_force, &known).await
     {
         tracing::debug!(%error, "leases were not given back");
     }

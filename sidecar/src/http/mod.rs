@@ -19,14 +19,18 @@ use axum::routing::{get, post};
 pub use auth::Tokens;
 pub use problem::ApiError;
 
+use crate::config_file::{ConfigFile, Reloader};
 use crate::engine::Engine;
 use crate::reload::Reloaded;
+use crate::store::Store;
 
 /// What handlers share.
 #[derive(Debug)]
 pub struct App {
     /// Decides.
-    pub engine: Engine,
+    pub engine: Arc<Engine>,
+    /// Reads the configuration again.
+    pub reloader: Arc<Reloader>,
     /// Who may ask; without tokens everybody.
     pub tokens: Option<Reloaded<Tokens>>,
     /// Set when the process has been told to stop: it is not ready for new clients any more.
@@ -34,9 +38,11 @@ pub struct App {
 }
 
 impl App {
-    /// An app that serves this engine.
-    pub fn new(engine: Engine, tokens: Option<Reloaded<Tokens>>) -> Arc<Self> {
-        Arc::new(Self { engine, tokens, draining: AtomicBool::new(false) })
+    /// An app that serves this configuration with counts from this store.
+    pub fn new(file: ConfigFile, store: Store, tokens: Option<Reloaded<Tokens>>) -> Arc<Self> {
+        let engine = Arc::new(Engine::new(file.config.policies.clone(), file.config.limits, store));
+        let reloader = Reloader::new(file, Arc::clone(&engine));
+        Arc::new(Self { engine, reloader, tokens, draining: AtomicBool::new(false) })
     }
 
     fn is_draining(&self) -> bool {

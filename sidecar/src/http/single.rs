@@ -35,7 +35,7 @@ pub(super) async fn peek(State(app): State<Arc<App>>, OriginalUri(uri): Original
 }
 
 async fn decide(app: &App, request: &Request) -> Result<Decision, ApiError> {
-    match app.engine.decide([request]).await?.into_iter().next() {
+    match app.engine.decide(&app.engine.in_force(), [request]).await?.into_iter().next() {
         Some(decision) => Ok(decision?),
         None => Err(ApiError::Store(crate::store::StoreError::Malformed("no decision"))),
     }

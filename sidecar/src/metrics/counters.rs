@@ -53,6 +53,8 @@ label! {
         Unlimited = "unlimited",
         /// Its cost was 0: it only looked.
         Peeked = "peeked",
+        /// It was decided without the store, as `on_store_error` says.
+        Degraded = "degraded",
         /// The store did not decide.
         Undecided = "undecided",
     }
@@ -89,6 +91,18 @@ label! {
         Refused = "refused",
         /// The store did not answer.
         Undecided = "undecided",
+    }
+}
+
+label! {
+    /// What came of reading the configuration again.
+    ReloadOutcome {
+        /// It has changed, and is in force.
+        Applied = "applied",
+        /// It is good, and what can change without a restart is as before.
+        Unchanged = "unchanged",
+        /// It is no good, and what was before stays in force.
+        Failed = "failed",
     }
 }
 
@@ -147,10 +161,11 @@ impl RefundOutcome {
 }
 
 impl CheckOutcome {
-    /// What a verdict says.
-    pub fn of(verdict: &Verdict, cost: u64) -> Self {
+    /// What a verdict says. Whether it was decided without the store matters more than how.
+    pub fn of(verdict: &Verdict, cost: u64, is_degraded: bool) -> Self {
         match verdict {
             Verdict { unlimited: true, .. } => Self::Unlimited,
+            _ if is_degraded => Self::Degraded,
             _ if cost == 0 => Self::Peeked,
             Verdict { allowed: true, .. } => Self::Allowed,
             Verdict { shadow: true, .. } => Self::ShadowDenied,
@@ -181,11 +196,30 @@ pub struct Counters<L> {
 impl<L: Label> Counters<L> {
     /// Those of a series with these labels, and one more named `name`. All are there from now on, at 0.
     pub(super) fn new(series: &Series, labels: &[(&'static str, &str)], name: &'static str) -> Self {
-        let counter = |(_, value): &(L, &str)| {
+        let counters = Self::labels(labels, name).map(|labels| series.get_or_create_owned(&labels)).collect();
+        Self { counters, label: PhantomData }
+    }
+
+    /// Takes those of a series with these labels away.
+    pub(super) fn remove(series: &Series, labels: &[(&'static str, &str)], name: &'static str) {
+        for labels in Self::labels(labels, name) {
+            series.remove(&labels);
+        }
+    }
+
+    fn labels(
+        labels: &[(&'static str, &str)],
+        name: &'static str,
+    ) -> impl Iterator<Item = Vec<(&'static str, String)>> {
+        L::ALL.iter().map(move |(_, value)| {
             let labels = labels.iter().copied().chain([(name, *value)]);
-            series.get_or_create_owned(&labels.map(|(name, value)| (name, value.to_owned())).collect())
-        };
-        Self { counters: L::ALL.iter().map(counter).collect(), label: PhantomData }
+            labels.map(|(name, value)| (name, value.to_owned())).collect()
+        })
+    }
+
+    /// All values, with how often each was counted.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        L::ALL.iter().zip(&self.counters).map(|((_, text), counter)| (*text, counter.get()))
     }
 
     /// Adds to the counter of this value.
@@ -210,6 +244,11 @@ mod tests {
         for (by, (_, text)) in (1..).zip(CheckOutcome::ALL) {
             let labels = vec![("policy", "p".to_owned()), ("outcome", (*text).to_owned())];
             assert_eq!(series.get(&labels).unwrap().get(), by, "{text}");
+        }
+        assert!(counters.all().map(|(_, count)| count).eq(1..=CheckOutcome::ALL.len() as u64));
+        Counters::<CheckOutcome>::remove(&series, &[("policy", "p")], "outcome");
+        for (_, text) in CheckOutcome::ALL {
+            assert!(series.get(&vec![("policy", "p".to_owned()), ("outcome", (*text).to_owned())]).is_none(), "{text}");
         }
     }
 

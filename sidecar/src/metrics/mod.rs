@@ -4,7 +4,10 @@
 //! Whatever is counted per check or per request has its counter in hand already. Looking one up by its labels takes a
 //! lock and a hash.
 
+mod config;
 mod counters;
+mod histogram;
+mod policies;
 mod store;
 
 use std::time::Instant;
@@ -12,28 +15,31 @@ use std::time::Instant;
 use prometheus_client::encoding::prometheus_text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-pub use counters::{CheckOutcome, Counters, RefundOutcome, RequestOutcome, Status};
+pub use config::ConfigMetrics;
+pub use counters::{CheckOutcome, Counters, RefundOutcome, ReloadOutcome, RequestOutcome, Status};
+pub use histogram::Histogram;
+pub use policies::{PolicyCounters, PolicySeries};
 
 use self::counters::Series;
 use self::store::StoreCollector;
 use crate::store::{Store, StoreError};
 
 /// Checks of one batch.
-const BATCH_CHECKS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
+static BATCH_CHECKS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
 /// Seconds: from a Redis on the same machine to the longest `store_timeout`.
-const STORE_SECONDS: [f64; 14] =
+static STORE_SECONDS: [f64; 14] =
     [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 10.0];
 
 /// Everything that is counted.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    decisions: Series,
+    policies: PolicySeries,
+    config: ConfigMetrics,
     requests: Counters<RequestOutcome>,
     refunds: Counters<RefundOutcome>,
     responses: Counters<Status>,
@@ -48,17 +54,17 @@ impl Metrics {
     pub fn new(store: &Store) -> Self {
         let mut registry = Registry::with_prefix("sluice");
         registry.register("build", "The version that runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
-        let decisions = Series::default();
-        registry.register("decisions", "Checks, by what came of each by itself", decisions.clone());
+        let policies = PolicySeries::new(&mut registry);
+        let config = ConfigMetrics::new(&mut registry);
         let requests = Series::default();
         registry.register("requests", "Requests, each with all its checks, by what came of them", requests.clone());
         let refunds = Series::default();
         registry.register("refunds", "Charges to be given back, by what came of them", refunds.clone());
         let responses = Series::default();
         registry.register("http_responses", "Answers of the check listener, by HTTP status", responses.clone());
-        let batch_checks = Histogram::new(BATCH_CHECKS);
+        let batch_checks = Histogram::new(&BATCH_CHECKS);
         registry.register("batch_checks", "Checks that the store was asked about at once", batch_checks.clone());
-        let store_seconds = Histogram::new(STORE_SECONDS);
+        let store_seconds = Histogram::new(&STORE_SECONDS);
         let help = "How long the store took for a batch, or until it was given up";
         registry.register_with_unit("store_latency", help, Unit::Seconds, store_seconds.clone());
         let in_flight = Gauge::default();
@@ -72,7 +78,8 @@ impl Metrics {
         registry.register_collector(Box::new(StoreCollector::new(store.clone())));
         Self {
             registry,
-            decisions,
+            policies,
+            config,
             requests: Counters::new(&requests, &[], "outcome"),
             refunds: Counters::new(&refunds, &[], "outcome"),
             responses: Counters::new(&responses, &[], "status"),
@@ -83,9 +90,24 @@ impl Metrics {
         }
     }
 
-    /// The counters of a policy: all its series are there from now on, at 0.
-    pub fn policy(&self, name: &str) -> Counters<CheckOutcome> {
-        Counters::new(&self.decisions, &[("policy", name)], "outcome")
+    /// What is counted of policies.
+    pub fn policies(&self) -> &PolicySeries {
+        &self.policies
+    }
+
+    /// What is told of the configuration.
+    pub fn config(&self) -> &ConfigMetrics {
+        &self.config
+    }
+
+    /// What came of requests.
+    pub fn requests(&self) -> &Counters<RequestOutcome> {
+        &self.requests
+    }
+
+    /// How long the store took for batches, in seconds.
+    pub fn store_seconds(&self) -> &Histogram {
+        &self.store_seconds
     }
 
     /// Where TLS handshakes that fail are counted.

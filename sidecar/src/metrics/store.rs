@@ -26,6 +26,11 @@ impl Collector for StoreCollector {
         let metric = encoder.encode_descriptor("store_up", help, None, is_up.metric_type())?;
         is_up.encode(metric)?;
 
+        let open = ConstGauge::new(i64::try_from(self.0.breakers_open()).unwrap_or(i64::MAX));
+        let help = "Servers that are not asked, because they left several questions in a row unanswered";
+        let metric = encoder.encode_descriptor("store_breaker_open", help, None, open.metric_type())?;
+        open.encode(metric)?;
+
         let Some(stats) = self.0.stats() else { return Ok(()) };
         let failures = [
             ("timeout", &stats.timeouts),

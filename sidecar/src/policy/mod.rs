@@ -4,6 +4,7 @@ mod overrides;
 pub(crate) mod rate;
 
 use std::collections::HashMap;
+use std::fmt;
 
 pub use overrides::{Effect, Override, Overrides, Pattern};
 pub use rate::{MAX_PERIOD_US, Rate, RateError};
@@ -42,6 +43,31 @@ pub struct Limit {
     pub shadow: bool,
 }
 
+impl Limit {
+    /// What could ever be taken at once.
+    pub fn most(&self) -> u64 {
+        match self.algorithm {
+            Algorithm::TokenBucket { burst } if self.rate.count > 0 => burst,
+            _ => self.rate.count,
+        }
+    }
+}
+
+/// In words, such as `token_bucket 100/s, burst 200`.
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = self.rate;
+        match self.algorithm {
+            _ if rate.count == 0 => f.write_str("blocked by an override")?,
+            Algorithm::FixedWindow { align: false } => write!(f, "fixed_window {rate}")?,
+            Algorithm::FixedWindow { align: true } => write!(f, "fixed_window {rate}, aligned")?,
+            Algorithm::SlidingWindow => write!(f, "sliding_window {rate}")?,
+            Algorithm::TokenBucket { burst } => write!(f, "token_bucket {rate}, burst {burst}")?,
+        }
+        f.write_str(if self.shadow { ", shadow" } else { "" })
+    }
+}
+
 /// How tokens may be taken ahead of use, and spent by a filter without asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseTerms {
@@ -54,7 +80,7 @@ pub struct LeaseTerms {
 }
 
 /// A named limit.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// Whether tokens of it may be taken ahead.
     pub lease: Option<LeaseTerms>,

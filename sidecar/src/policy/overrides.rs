@@ -30,7 +30,7 @@ pub struct Override {
 
 /// All overrides of a policy, in order. Looking a key up costs the same for one exact override and for
 /// thousands; each pattern before it costs a comparison.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
     effects: Vec<Effect>,
     exact: HashMap<Vec<String>, usize>,
@@ -76,6 +76,11 @@ impl Overrides {
             }
         }
         all
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.effects.len()
     }
 
     /// What the first override that matches this key does.

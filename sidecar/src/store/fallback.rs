@@ -72,19 +72,11 @@ impl Fallback {
     }
 }
 
-/// What could ever be taken at once.
-fn most(limit: &Limit) -> u64 {
-    match limit.algorithm {
-        Algorithm::TokenBucket { burst } if limit.rate.count > 0 => burst,
-        _ => limit.rate.count,
-    }
-}
-
 fn denied(check: &StoreCheck) -> Outcome {
     Outcome {
         allowed: false,
         remaining: 0,
-        retry_after_us: (check.cost <= most(&check.limit) && check.limit.rate.count > 0).then_some(RETRY_AFTER_US),
+        retry_after_us: (check.cost <= check.limit.most() && check.limit.rate.count > 0).then_some(RETRY_AFTER_US),
         reset_us: RETRY_AFTER_US,
         charge: None,
         granted: 0,
@@ -93,7 +85,7 @@ fn denied(check: &StoreCheck) -> Outcome {
 
 /// What never fits is denied all the same: for that, nothing needs to be known.
 fn allowed(check: &StoreCheck) -> Outcome {
-    let most = most(&check.limit);
+    let most = check.limit.most();
     if check.cost > most || most == 0 {
         return Outcome {
             allowed: false,

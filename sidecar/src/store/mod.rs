@@ -242,6 +242,15 @@ impl Store {
         }
     }
 
+    /// How many of its servers are not asked at the moment, because they left several questions in a row unanswered: 0 or
+    /// 1, and in a cluster up to the number of its nodes.
+    pub fn breakers_open(&self) -> usize {
+        match &self.backend {
+            Backend::Memory(_) => 0,
+            Backend::Redis(redis) => redis.breakers_open(),
+        }
+    }
+
     /// What it has counted; memory counts nothing.
     pub fn stats(&self) -> Option<&Stats> {
         match &self.backend {

@@ -178,6 +178,11 @@ impl Cluster {
         }
     }
 
+    /// How many nodes are not asked.
+    pub fn breakers_open(&self) -> usize {
+        self.0.nodes.borrow().links.values().filter(|link| link.is_breaker_open()).count()
+    }
+
     /// What somebody should know of the nodes.
     pub fn warnings(&self) -> Vec<String> {
         let nodes = self.0.nodes.borrow();

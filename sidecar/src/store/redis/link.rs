@@ -108,6 +108,11 @@ impl Link {
         self.0.state()
     }
 
+    /// Whether the server is not asked.
+    pub fn is_breaker_open(&self) -> bool {
+        self.0.breaker.why_open().is_some()
+    }
+
     /// What somebody should know of the server.
     pub fn warnings(&self) -> Vec<String> {
         self.0.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()

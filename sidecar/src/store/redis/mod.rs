@@ -132,6 +132,14 @@ impl RedisStore {
         }
     }
 
+    /// How many servers are not asked.
+    pub(super) fn breakers_open(&self) -> usize {
+        match &self.0.way {
+            Way::One(link) => usize::from(link.is_breaker_open()),
+            Way::Cluster(cluster) => cluster.breakers_open(),
+        }
+    }
+
     /// What it has counted.
     pub(super) fn stats(&self) -> &Stats {
         &self.0.stats

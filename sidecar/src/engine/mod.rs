@@ -1,30 +1,28 @@
 //! From checks to verdicts: resolves policies, asks the store once for a whole batch, and puts its integers
 //! into words.
 
-use std::collections::HashMap;
+mod in_force;
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+pub use in_force::{Counted, InForce};
 use sluice_filter::wire::{self, Check, Decision, Lease, Request, Verdict};
 
 use crate::config::Limits;
 use crate::keys;
-use crate::metrics::{CheckOutcome, Counters, Metrics, RequestOutcome};
-use crate::policy::{Algorithm, LeaseTerms, Limit, MAX_COUNT, Policies, Policy};
+use crate::metrics::{CheckOutcome, Metrics, RequestOutcome};
+use crate::policy::{Algorithm, LeaseTerms, Limit, MAX_COUNT, Policies};
 use crate::store::{Ahead, Decided, Outcome, Refund, Refunded, Store, StoreCheck, StoreError};
 
 /// Decides requests.
 #[derive(Debug)]
 pub struct Engine {
-    policies: HashMap<String, Counted>,
-    limits: Limits,
+    in_force: RwLock<Arc<InForce>>,
+    /// Held while a new one is made: they come one after the other.
+    replacing: Mutex<()>,
     store: Store,
     metrics: Metrics,
-}
-
-/// A policy, and what is counted of it.
-#[derive(Debug)]
-struct Counted {
-    policy: Policy,
-    counters: Counters<CheckOutcome>,
 }
 
 /// What is wrong with a check, by field.
@@ -79,11 +77,30 @@ impl Engine {
     /// An engine.
     pub fn new(policies: Policies, limits: Limits, store: Store) -> Self {
         let metrics = Metrics::new(&store);
-        let counted = |(name, policy): (String, Policy)| {
-            let counters = metrics.policy(&name);
-            (name, Counted { policy, counters })
-        };
-        Self { policies: policies.into_iter().map(counted).collect(), limits, store, metrics }
+        let in_force = InForce::new(policies, limits, &metrics);
+        Self { in_force: RwLock::new(Arc::new(in_force)), replacing: Mutex::default(), store, metrics }
+    }
+
+    /// What is in force now. Whoever decides several things together takes it once.
+    pub fn in_force(&self) -> Arc<InForce> {
+        Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts other policies and limits in force, and returns whether that changed anything. What is being decided goes on
+    /// with those before. A policy that is gone takes its series along; one that comes, or comes back, starts at 0.
+    pub fn replace(&self, policies: Policies, limits: Limits) -> bool {
+        let _alone = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.in_force();
+        if old.equals(&policies, limits) {
+            return false;
+        }
+        let new = Arc::new(old.next(policies, limits, &self.metrics));
+        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
+        let kept: HashSet<&str> = new.policies().into_iter().map(|(name, _)| name).collect();
+        for (name, _) in old.policies().into_iter().filter(|(name, _)| !kept.contains(name)) {
+            self.metrics.policies().forget(name);
+        }
+        true
     }
 
     /// What is counted.
@@ -96,32 +113,19 @@ impl Engine {
         &self.store
     }
 
-    /// How many policies there are.
-    pub fn policy_count(&self) -> usize {
-        self.policies.len()
-    }
-
-    /// Whether there is a policy of this name.
-    pub fn has_policy(&self, name: &str) -> bool {
-        self.policies.contains_key(name)
-    }
-
-    /// What a question may be.
-    pub fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    /// Decides a batch, in order. A request that can't be decided doesn't hold up the others.
+    /// Decides a batch, in order, by what is [in force](Self::in_force). A request that can't be decided doesn't hold up
+    /// the others.
     ///
     /// # Errors
     ///
     /// If the store can't decide. What of the batch was charged is not known then.
     pub async fn decide<'a>(
         &'a self,
+        in_force: &'a InForce,
         requests: impl IntoIterator<Item = &'a Request>,
     ) -> Result<Vec<Result<Decision, RequestProblem>>, StoreError> {
         let resolved: Vec<Result<Resolved<'_>, RequestProblem>> =
-            requests.into_iter().map(|request| self.resolve(request)).collect();
+            requests.into_iter().map(|request| in_force.resolve(request)).collect();
         let questions: Vec<Vec<StoreCheck>> = resolved.iter().flatten().filter_map(Resolved::question).collect();
         let decided = match questions.as_slice() {
             [] => Ok(Decided { outcomes: Vec::new(), is_degraded: false }),
@@ -153,7 +157,9 @@ impl Engine {
     fn count_undecided(&self, resolved: &[Result<Resolved<'_>, RequestProblem>]) {
         for request in resolved.iter().flatten() {
             self.metrics.count_requests(RequestOutcome::Undecided, 1);
-            request.checks.iter().for_each(|(_, counted, _)| counted.counters.add(CheckOutcome::Undecided, 1));
+            for (_, counted, _) in &request.checks {
+                counted.counters.decisions.add(CheckOutcome::Undecided, 1);
+            }
         }
     }
 
@@ -162,38 +168,49 @@ impl Engine {
     /// # Errors
     ///
     /// If the store doesn't answer, or if one of them is not as it must be: none is given back then.
-    pub async fn refund(&self, refunds: &[wire::Refund]) -> Result<Vec<wire::Refunded>, RefundError> {
+    pub async fn refund(
+        &self,
+        in_force: &InForce,
+        refunds: &[wire::Refund],
+    ) -> Result<Vec<wire::Refunded>, RefundError> {
         let resolve = |(index, refund): (usize, &wire::Refund)| {
             let check = Check { policy: refund.policy.clone(), key: refund.key.clone(), cost: refund.cost, lease: 0 };
-            let (_, limit) = self.limit(&check).map_err(|problem| RefundError::Refund(index, problem))?;
+            let (counted, limit) = in_force.limit(&check).map_err(|problem| RefundError::Refund(index, problem))?;
             // Nothing is ever charged where there is no limit, or one of 0.
             let limit = limit.filter(|limit| limit.rate.count > 0);
-            Ok(limit.map(|limit| Refund { check: store_check(&check, None, limit), charge: refund.charge }))
+            Ok((counted, limit.map(|limit| Refund { check: store_check(&check, None, limit), charge: refund.charge })))
         };
-        let resolved: Vec<Option<Refund>> =
+        let resolved: Vec<(&Counted, Option<Refund>)> =
             refunds.iter().enumerate().map(resolve).collect::<Result<_, RefundError>>()?;
-        let charges: Vec<Refund> = resolved.iter().flatten().cloned().collect();
+        let charges: Vec<Refund> = resolved.iter().filter_map(|(_, refund)| refund.clone()).collect();
         let mut refunded = match charges.as_slice() {
             [] => Vec::new(),
             charges => self.store.refund(charges).await?,
         }
         .into_iter();
-        let told = |refund: Option<Refund>| match refund.and_then(|_| refunded.next()) {
-            Some(Refunded { refunded, remaining, reset_us }) => {
+        let told = |(counted, refund): (&Counted, Option<Refund>)| match refund
+            .and_then(|refund| Some((refund.check.cost, refunded.next()?)))
+        {
+            Some((cost, Refunded { refunded, remaining, reset_us })) => {
+                if refunded {
+                    counted.counters.refunded(cost);
+                }
                 wire::Refunded { refunded, remaining, reset_ms: reset_us.div_ceil(1_000) }
             }
             None => wire::Refunded { refunded: false, remaining: 0, reset_ms: 0 },
         };
         Ok(resolved.into_iter().map(told).collect())
     }
+}
 
+impl InForce {
     fn resolve<'a>(&'a self, request: &'a Request) -> Result<Resolved<'a>, RequestProblem> {
         let count = request.checks.len();
         if count == 0 {
             return Err(RequestProblem::NoChecks);
         }
-        if count > self.limits.request_checks {
-            return Err(RequestProblem::TooManyChecks(count, self.limits.request_checks));
+        if count > self.limits().request_checks {
+            return Err(RequestProblem::TooManyChecks(count, self.limits().request_checks));
         }
         let resolve = |(index, check): (usize, &'a Check)| {
             let (counted, limit) = self.limit(check).map_err(|problem| RequestProblem::Check(index, problem))?;
@@ -206,8 +223,8 @@ impl Engine {
     /// A check's policy, and what of it applies: `None` if there is no limit.
     fn limit(&self, check: &Check) -> Result<(&Counted, Option<Limit>), CheckProblem> {
         let bytes = check.key.iter().map(String::len).sum();
-        if bytes > self.limits.key_bytes {
-            return Err(CheckProblem::LongKey(bytes, self.limits.key_bytes));
+        if bytes > self.limits().key_bytes {
+            return Err(CheckProblem::LongKey(bytes, self.limits().key_bytes));
         }
         if check.cost > MAX_COUNT {
             return Err(CheckProblem::Cost(check.cost));
@@ -215,7 +232,7 @@ impl Engine {
         if check.lease > MAX_COUNT {
             return Err(CheckProblem::Lease(check.lease));
         }
-        match self.policies.get(&check.policy) {
+        match self.policy(&check.policy) {
             Some(counted) => Ok((counted, counted.policy.limit_for(&check.key))),
             None => Err(CheckProblem::UnknownPolicy(check.policy.clone())),
         }
@@ -252,6 +269,7 @@ impl Resolved<'_> {
                     None => unlimited(&check.policy),
                     Some(limit) => {
                         let outcome = outcomes.next().ok_or(StoreError::Malformed("fewer outcomes than checks"))?;
+                        counted.counters.charged(&limit, check.cost, &outcome);
                         let lease = counted.policy.lease.filter(|_| outcome.allowed && !degraded);
                         Verdict {
                             lease: lease.map(|terms| lease_of(terms, limit, &outcome)),
@@ -259,7 +277,7 @@ impl Resolved<'_> {
                         }
                     }
                 };
-                counted.counters.add(CheckOutcome::of(&verdict, check.cost), 1);
+                counted.counters.decisions.add(CheckOutcome::of(&verdict, check.cost, degraded), 1);
                 Ok(verdict)
             })
             .collect::<Result<Vec<_>, _>>()?;

@@ -49,6 +49,8 @@ async fn everything_is_counted_where_it_belongs() {
             ("sluice_store_in_flight", 0.0),
             ("sluice_store_breaker_open", 0.0),
             ("sluice_tls_handshakes_failed_total", 0.0),
+            ("sluice_spans_exported_total", 0.0),
+            ("sluice_spans_dropped_total", 0.0),
             (r#"sluice_near_limit_total{policy="window"}"#, 0.0),
             (r#"sluice_cost_admitted_total{policy="window"}"#, 0.0),
             ("sluice_config_generation", 1.0),

@@ -18,6 +18,7 @@ use crate::host::fake::{Did, FakeHost};
 use crate::keys::{encode, jwt};
 use crate::metrics::Metric;
 use crate::path::{self, PathMatch, PathSettings, Template};
+use crate::trace::TraceContext;
 use crate::worker::{CallAnswer, Start, Worker};
 
 #[cfg(test)]
@@ -38,6 +39,20 @@ pub fn config(data: &[u8]) {
     let host = request("a");
     Worker::new(config).request(&host, 1);
     host.warnings.borrow().iter().for_each(|line| is_one_line(line));
+}
+
+/// The headers of a trace: what is taken is a sampled trace, is told in one form, and is read from that again. The bytes
+/// are lines of a name and a value, between which is a space.
+pub fn trace(data: &[u8]) {
+    let headers = data.split(|byte| *byte == b'\n').filter_map(|line| {
+        let at = line.iter().position(|byte| *byte == b' ')?;
+        Some((String::from_utf8_lossy(&line[..at]).into_owned(), line[at + 1..].to_vec()))
+    });
+    let Some(trace) = TraceContext::of_request(&headers.collect::<Vec<_>>()) else { return };
+    let text = trace.to_string();
+    assert!(trace.is_sampled && text.len() == 55, "{text}");
+    assert!(text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'-')), "{text}");
+    assert_eq!(TraceContext::parse(text.as_bytes()), Some(trace));
 }
 
 /// The sidecar's answer to three requests with one check each: each request ends once, whatever the answer is, and

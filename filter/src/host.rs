@@ -7,6 +7,7 @@ use crate::answer::Reply;
 use crate::headers::Placed;
 use crate::metrics::Metric;
 use crate::token::Token;
+use crate::trace::TraceContext;
 
 #[cfg(any(test, feature = "fuzzing"))]
 #[cfg_attr(not(test), allow(dead_code))] // fuzzing asks less of it than tests do
@@ -36,6 +37,8 @@ pub struct Call<'a> {
     pub authority: &'a str,
     /// What the sidecar wants to see of us.
     pub token: Option<&'a Token>,
+    /// The trace of the first of its requests that has one, for whoever is between here and the sidecar.
+    pub trace: Option<TraceContext>,
     /// The body of `POST /v1/check`.
     pub body: &'a str,
     /// After this long the host gives up.

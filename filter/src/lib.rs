@@ -32,6 +32,8 @@ pub mod leases;
 
 pub mod denials;
 
+pub mod trace;
+
 pub mod batch;
 
 pub mod wire;

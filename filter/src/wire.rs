@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::trace::{self, TraceContext};
+
 /// The key part that stands for a value that is missing, empty or ambiguous. No real value can equal it:
 /// the filter writes every `%` of a value as `%25`.
 pub const MISSING_PART: &str = "%missing";
@@ -23,7 +25,7 @@ pub struct CheckBody {
 }
 
 /// All checks of one HTTP request: decided all-or-nothing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// At least one check.
@@ -31,6 +33,9 @@ pub struct Request {
     /// Whether the verdicts should say what is needed to give a charge back.
     #[serde(default, skip_serializing_if = "is_false")]
     pub refundable: bool,
+    /// The trace that the request is recorded in, as a `traceparent`. What is none is ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "trace::lenient")]
+    pub traceparent: Option<TraceContext>,
 }
 
 /// One policy, one key, one cost.
@@ -240,6 +245,19 @@ mod tests {
             r#"{"requests":[{"checks":[{"policy":"p","key":[],"cost":1.5}]}]}"#,
         ] {
             assert!(serde_json::from_str::<CheckBody>(body).is_err(), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_trace_is_taken_or_ignored() {
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let body = format!(r#"{{"requests":[{{"checks":[],"traceparent":"{trace}"}}]}}"#);
+        let question: CheckBody = serde_json::from_str(&body).unwrap();
+        assert_eq!(serde_json::to_string(&question).unwrap(), body);
+        for ignored in ["", "00-0-0-01", r"\u0000", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-"] {
+            let body = body.replace(trace, ignored);
+            let question: CheckBody = serde_json::from_str(&body).unwrap();
+            assert_eq!(question.requests[0].traceparent, None, "{body}");
         }
     }
 

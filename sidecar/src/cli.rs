@@ -6,13 +6,17 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{FilterExt, filter_fn};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::admin::client::ClientError;
 use crate::admin::command::{InspectArgs, PeekArgs, PoliciesArgs, ReloadArgs, ResetArgs, TopArgs};
 use crate::config::{Config, ConfigError, read_file};
 use crate::config_file::ConfigFile;
 use crate::import::{self, ImportError, Imported};
+use crate::traces::{self, Traces};
 use crate::{health, serve, store};
 
 /// Exact, atomic rate limits for Envoy and Istio.
@@ -191,13 +195,33 @@ fn print(text: &str) -> ExitCode {
 }
 
 fn run_serve(args: &ServeArgs) -> ExitCode {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(io::stderr().is_terminal()).with_writer(io::stderr);
-    match args.log_format {
-        LogFormat::Text => subscriber.init(),
-        LogFormat::Json => subscriber.json().init(),
+    let traces = match Traces::start() {
+        Ok(traces) => traces,
+        Err(error) => return fail(&error.to_string()),
+    };
+    start_logging(args.log_format, traces.as_ref());
+    let served = serve_until_stopped(args);
+    if let Some(traces) = traces {
+        traces.end();
     }
+    served
+}
+
+fn start_logging(format: LogFormat, traces: Option<&Traces>) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let lines = tracing_subscriber::fmt::layer().with_ansi(io::stderr().is_terminal()).with_writer(io::stderr);
+    let lines = match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().boxed(),
+    };
+    let lines = lines.with_filter(filter.and(filter_fn(traces::is_log)));
+    tracing_subscriber::registry().with(lines).with(traces.map(Traces::layer)).init();
+    if let Some(traces) = traces {
+        traces.announce();
+    }
+}
+
+fn serve_until_stopped(args: &ServeArgs) -> ExitCode {
     let file = match ConfigFile::load(&args.config) {
         Ok(file) => file,
         Err(error) => return fail(&error.to_string()),

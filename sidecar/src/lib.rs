@@ -13,6 +13,7 @@ pub mod inspect;
 pub mod reload;
 pub mod serve;
 pub mod tls;
+pub mod traces;
 
 pub mod engine;
 pub mod keys;

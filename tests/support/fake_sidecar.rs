@@ -52,12 +52,15 @@ impl Reply {
     ];
 }
 
+/// The heads and bodies of callouts.
+type Seen = Arc<Mutex<Vec<(String, CheckBody)>>>;
+
 /// A running fake.
 #[derive(Debug)]
 pub struct FakeSidecar {
     port: u16,
     reply: watch::Sender<Reply>,
-    batches: Arc<Mutex<Vec<CheckBody>>>,
+    seen: Seen,
     server: JoinHandle<()>,
 }
 
@@ -66,14 +69,14 @@ impl FakeSidecar {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (reply, replies) = watch::channel(reply);
-        let batches = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&batches);
+        let seen = Seen::default();
+        let written = Arc::clone(&seen);
         let server = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, replies.clone(), Arc::clone(&seen)));
+                tokio::spawn(serve(stream, replies.clone(), Arc::clone(&written)));
             }
         });
-        Self { port, reply, batches, server }
+        Self { port, reply, seen, server }
     }
 
     pub fn port(&self) -> u16 {
@@ -87,7 +90,12 @@ impl FakeSidecar {
 
     /// All callouts so far.
     pub fn batches(&self) -> Vec<CheckBody> {
-        self.batches.lock().unwrap().clone()
+        self.seen.lock().unwrap().iter().map(|(_, body)| body.clone()).collect()
+    }
+
+    /// The request line and the header fields of all callouts so far, in lower case.
+    pub fn heads(&self) -> Vec<String> {
+        self.seen.lock().unwrap().iter().map(|(head, _)| head.clone()).collect()
     }
 }
 
@@ -97,15 +105,12 @@ impl Drop for FakeSidecar {
     }
 }
 
-async fn serve(
-    mut stream: TcpStream,
-    mut replies: watch::Receiver<Reply>,
-    seen: Arc<Mutex<Vec<CheckBody>>>,
-) -> Option<()> {
+async fn serve(mut stream: TcpStream, mut replies: watch::Receiver<Reply>, seen: Seen) -> Option<()> {
     let mut buffer = Vec::new();
     loop {
-        let body: CheckBody = serde_json::from_slice(&read_body(&mut stream, &mut buffer).await?).unwrap();
-        seen.lock().unwrap().push(body.clone());
+        let (head, body) = read(&mut stream, &mut buffer).await?;
+        let body: CheckBody = serde_json::from_slice(&body).unwrap();
+        seen.lock().unwrap().push((head, body.clone()));
         let reply = *replies.wait_for(|reply| *reply != Reply::Nothing).await.ok()?;
         let mut entries: Vec<Entry> = body.requests.iter().map(|request| allowed(request.checks.len())).collect();
         let (status, answer) = match reply {
@@ -135,8 +140,8 @@ async fn serve(
     }
 }
 
-/// The body of the next request, which has a content-length; `None` at the connection's end.
-async fn read_body(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
+/// The head and the body of the next request, which has a content-length; `None` at the connection's end.
+async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<(String, Vec<u8>)> {
     loop {
         if let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&buffer[..end]).to_lowercase();
@@ -144,7 +149,7 @@ async fn read_body(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Vec<u
             let total = end + 4 + length.expect("a content-length").trim().parse::<usize>().unwrap();
             if buffer.len() >= total {
                 let rest = buffer.split_off(total);
-                return Some(std::mem::replace(buffer, rest).split_off(end + 4));
+                return Some((head, std::mem::replace(buffer, rest).split_off(end + 4)));
             }
         }
         let count = stream.read_buf(buffer).await.ok()?;

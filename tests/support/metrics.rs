@@ -27,6 +27,11 @@ impl Metrics {
         *self.0.get(series).unwrap_or_else(|| panic!("no {series} in {self:#?}"))
     }
 
+    /// The value of a counter.
+    pub fn count(&self, series: &str) -> u64 {
+        self.get(series).to_string().parse().unwrap()
+    }
+
     /// The names of all series.
     pub fn names(&self) -> Vec<&str> {
         self.0.keys().map(String::as_str).collect()

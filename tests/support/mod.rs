@@ -5,6 +5,7 @@
 
 mod certificates;
 mod client;
+mod collector;
 mod envoy;
 mod fake_sidecar;
 mod invariants;
@@ -20,6 +21,7 @@ mod upstream;
 
 pub use certificates::{Authority, Certificate};
 pub use client::{Answer, Client};
+pub use collector::{Collector, Told};
 pub use envoy::{Envoy, EnvoyOptions};
 pub use fake_sidecar::{FakeSidecar, Reply};
 pub use invariants::{assert_invariants, assert_invariants_of};

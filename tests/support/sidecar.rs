@@ -17,6 +17,7 @@ pub struct Sidecar {
     admin: Port,
     directory: TempDir,
     hosts: Option<PathBuf>,
+    environment: Vec<(&'static str, String)>,
     client: Client,
 }
 
@@ -57,6 +58,15 @@ impl Sidecar {
     /// As [`launch_with`](Self::launch_with), in a world whose `/etc/hosts` is another file. What is written to that
     /// file later, the sidecar sees at its next look. Needs root, or the right to be root in a namespace of one's own.
     pub fn launch_among(config: &Value, hosts: Option<PathBuf>) -> Self {
+        Self::launch_where(config, hosts, Vec::new())
+    }
+
+    /// As [`launch_with`](Self::launch_with), with variables in its environment.
+    pub fn launch_in(environment: &[(&'static str, String)], config: &Value) -> Self {
+        Self::launch_where(config, None, environment.to_vec())
+    }
+
+    fn launch_where(config: &Value, hosts: Option<PathBuf>, environment: Vec<(&'static str, String)>) -> Self {
         let (port, admin, directory) = (Port::free(), Port::free(), TempDir::new().unwrap());
         let mut config = config.clone();
         let fields = config.as_object_mut().unwrap();
@@ -68,7 +78,8 @@ impl Sidecar {
         }
         // JSON is YAML.
         std::fs::write(directory.path().join("sluice.yaml"), config.to_string()).unwrap();
-        Self { process: run(&directory, hosts.as_deref()), port, admin, directory, hosts, client: Client::new() }
+        let process = run(&directory, hosts.as_deref(), &environment);
+        Self { process, port, admin, directory, hosts, environment, client: Client::new() }
     }
 
     /// Starts one that must not start, with this configuration, and returns its log.
@@ -119,14 +130,14 @@ impl Sidecar {
         self.process.signal(Signal::TERM);
         let status = self.process.ended().await;
         assert!(status.success(), "{status}; its log:\n{}", self.process.log());
-        self.process = run(&self.directory, self.hosts.as_deref());
+        self.process = run(&self.directory, self.hosts.as_deref(), &self.environment);
         self.until_ready().await;
     }
 
     /// Comes back where it was, with the same configuration.
     pub async fn restart(&mut self) {
         self.process.kill();
-        self.process = run(&self.directory, self.hosts.as_deref());
+        self.process = run(&self.directory, self.hosts.as_deref(), &self.environment);
         self.until_ready().await;
     }
 
@@ -177,7 +188,7 @@ impl Sidecar {
     }
 }
 
-fn run(directory: &TempDir, hosts: Option<&Path>) -> Process {
+fn run(directory: &TempDir, hosts: Option<&Path>, environment: &[(&str, String)]) -> Process {
     let program = sluice();
     let mut command = if let Some(hosts) = hosts {
         // The file is mounted where only this process sees it. Each program becomes the next, so that the process id
@@ -193,5 +204,6 @@ fn run(directory: &TempDir, hosts: Option<&Path>) -> Process {
         Command::new(program)
     };
     command.args(["serve", "--config", "sluice.yaml"]).current_dir(directory);
+    command.envs(environment.iter().cloned());
     Process::start("sluice", &mut command, directory.path().join("sluice.log"))
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::denied::Denied;
 use crate::headers::Field;
+use crate::trace::TraceContext;
 use crate::wire;
 
 #[cfg(test)]
@@ -75,6 +76,7 @@ pub struct Member {
     pub checks: usize,
     /// The checks, if one of them asks for tokens ahead: they are leased even if the request is gone by then.
     pub asks: Option<Box<[wire::Check]>>,
+    trace: Option<TraceContext>,
     deadline: Duration,
 }
 
@@ -112,6 +114,11 @@ impl Parcel {
     pub fn give_back(&mut self, refunds: &str) {
         self.body.pop();
         self.body.extend([",\"refunds\":", refunds, "}"]);
+    }
+
+    /// The trace of the first of its requests that has one.
+    pub fn trace(&self) -> Option<TraceContext> {
+        self.members.iter().find_map(|member| member.trace)
     }
 
     /// How many checks it has.
@@ -174,7 +181,13 @@ impl Batch {
             self.deadline = deadline();
         }
         let asks = request.checks.iter().any(|check| check.lease > 0).then(|| request.checks.as_slice().into());
-        let member = Member { slot: Rc::downgrade(slot), checks: request.checks.len(), asks, deadline: self.deadline };
+        let member = Member {
+            slot: Rc::downgrade(slot),
+            checks: request.checks.len(),
+            asks,
+            trace: request.traceparent,
+            deadline: self.deadline,
+        };
         self.waiting.push(Waiting { member, json });
         Ok(())
     }

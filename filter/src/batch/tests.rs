@@ -14,7 +14,7 @@ fn slot(context: u32) -> SlotRef {
 
 fn request(checks: usize, part: &str) -> Request {
     let check = Check { policy: "p".to_owned(), key: vec![part.to_owned()], cost: 1, lease: 0 };
-    Request { checks: vec![check; checks], refundable: false }
+    Request { checks: vec![check; checks], ..Request::default() }
 }
 
 fn join(batch: &mut Batch, slot: &SlotRef, request: &Request, deadline: u64) {

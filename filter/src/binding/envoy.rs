@@ -14,6 +14,7 @@ use crate::answer::{Reply, Status};
 use crate::headers::Placed;
 use crate::host::{Call, HeaderList, Host, HostError};
 use crate::metrics::Metric;
+use crate::trace::TRACEPARENT;
 use crate::worker::CallAnswer;
 
 /// Envoy, as one root context sees it.
@@ -98,6 +99,8 @@ impl Host for Envoy {
             ("content-type", "application/json"),
         ];
         headers.extend(call.token.map(|token| ("authorization", token.authorization())));
+        let trace = call.trace.map(|trace| trace.to_string());
+        headers.extend(trace.as_deref().map(|trace| (TRACEPARENT, trace)));
         hostcalls::dispatch_http_call(call.cluster, headers, Some(call.body.as_bytes()), vec![], call.timeout)
             .map_err(error)
     }

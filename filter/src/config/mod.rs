@@ -80,6 +80,9 @@ pub struct Config {
     /// Whether upstreams are told about the limits of allowed requests.
     #[serde(default)]
     pub forward_headers: bool,
+    /// Whether the sidecar is told which traces requests are recorded in.
+    #[serde(default)]
+    pub trace_context: bool,
     /// How long denials are repeated without asking.
     #[serde(default = "answers::default_denial_cache", deserialize_with = "answers::denial_cache")]
     #[cfg_attr(feature = "schema", schemars(with = "answers::RawLimits"))]

@@ -47,6 +47,7 @@ fn the_least_configuration_has_defaults() {
     assert_eq!(config.on_error, OnError::Allow);
     assert_eq!(config.headers, [Dialect::Ietf]);
     assert_eq!((&config.denied, config.cors_preflight, config.forward_headers), (&None, CorsPreflight::Exempt, false));
+    assert!(!config.trace_context);
     assert_eq!(config.denial_cache, Limits { max_age: Duration::from_secs(1), entries: 10_000 });
     assert_eq!(config.leases.entries, 10_000);
     let check = &checks(&config)[0];

@@ -20,6 +20,7 @@ const ANSWER: Seeds = seeds!("answer": "all_kinds" "both" "bytes" "denied_by_nob
 const PATH: Seeds = seeds!("path": "as_sent" "deep" "dots" "escapes" "last_slash_kept" "overlong" "params" "query" "slashes" "slashes_kept" "spaces" "star");
 const CLIENT_IP: Seeds = seeds!("client_ip": "bytes" "hops" "list" "long" "mapped" "odd" "pipe" "zones");
 const JWT: Seeds = seeds!("jwt": "bytes" "four_parts" "huge_number" "nested" "not_an_object" "numbers" "other_bits" "padded" "payload" "plain" "standard_alphabet" "trailing_bits" "truth");
+const TRACE: Seeds = seeds!("trace": "b3" "bytes" "later" "multi" "traceparent" "twice");
 const ENCODE: Seeds = seeds!("encode": "bytes" "controls" "cut" "escapes" "long" "missing" "text");
 
 #[test]
@@ -48,6 +49,11 @@ fn claims() {
 }
 
 #[test]
+fn traces() {
+    run("trace", super::trace, TRACE, 1000);
+}
+
+#[test]
 fn key_parts() {
     run("encode", super::encode, ENCODE, 1000);
 }
@@ -63,6 +69,7 @@ fn every_seed_is_listed() {
         ("client_ip", CLIENT_IP),
         ("jwt", JWT),
         ("encode", ENCODE),
+        ("trace", TRACE),
     ];
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/seeds");
     assert_eq!(std::fs::read_dir(folder).unwrap().count(), targets.len());

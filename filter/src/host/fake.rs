@@ -8,6 +8,7 @@ use super::{Call, HeaderList, Host, HostError};
 use crate::answer::Reply;
 use crate::headers::Placed;
 use crate::metrics::Metric;
+use crate::trace::TraceContext;
 
 /// Something the filter did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub struct FakeHost {
     pub tokens: Cell<u32>,
     /// The `Authorization` of the last callout.
     pub authorization: RefCell<Option<String>>,
+    /// The trace of the last callout.
+    pub trace: Cell<Option<TraceContext>>,
     pub did: RefCell<Vec<Did>>,
     pub warnings: RefCell<Vec<String>>,
     pub counts: RefCell<BTreeMap<Metric, i64>>,
@@ -129,6 +132,7 @@ impl Host for FakeHost {
         self.tokens.set(self.tokens.get() + 1);
         let token = self.tokens.get();
         *self.authorization.borrow_mut() = call.token.map(|token| token.authorization().to_owned());
+        self.trace.set(call.trace);
         self.note(Did::Call { token, body: call.body.to_owned() });
         Ok(token)
     }

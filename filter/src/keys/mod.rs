@@ -82,6 +82,12 @@ pub struct Facts<'a> {
 /// Attributes by their paths: a request has few, and a list of few is searched faster than a map.
 type Attributes = Vec<(Vec<String>, Option<Vec<u8>>)>;
 
+/// A value that is there exactly once and not empty.
+pub fn only<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
+    let value = values.next().filter(|value| !value.is_empty());
+    if values.next().is_some() { None } else { value }
+}
+
 impl<'a> Facts<'a> {
     /// Reads the current request.
     pub fn read(host: &'a dyn Host, config: &'a Config) -> Self {
@@ -105,9 +111,12 @@ impl<'a> Facts<'a> {
 
     /// A header's value, if it is there exactly once and not empty.
     pub fn header<'b>(&'b self, name: &'b str) -> Option<&'b [u8]> {
-        let mut values = self.header_values(name);
-        let value = values.next().filter(|value| !value.is_empty());
-        if values.next().is_some() { None } else { value }
+        only(self.header_values(name))
+    }
+
+    /// The headers, for what is still to be read of them when all else is known.
+    pub fn into_headers(self) -> HeaderList {
+        self.headers
     }
 
     /// The names of all headers, in lower case, repeated ones repeatedly.

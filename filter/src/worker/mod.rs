@@ -17,6 +17,7 @@ use crate::leases::Leases;
 use crate::metrics::{Metric, Tally};
 use crate::rules;
 use crate::throttle::{Failure, Throttle};
+use crate::trace::TraceContext;
 use crate::wire::{CheckAnswer, Decision, Entry, Request, Verdict};
 
 mod local;
@@ -98,11 +99,13 @@ impl Worker {
                 return Start::Stop;
             }
         };
+        let headers = facts.into_headers();
         if let Some(start) = self.decided_locally(host, &asked, grpc) {
             return start;
         }
         self.ask_ahead(host, &mut asked.checks);
-        let request = Request { checks: asked.checks, refundable: false };
+        let traceparent = if self.config.trace_context { TraceContext::of_request(&headers) } else { None };
+        let request = Request { checks: asked.checks, refundable: false, traceparent };
         let slot = Slot { context, grpc, asked: Asked::default(), state: State::Waiting };
         let slot = Rc::new(RefCell::new(slot));
 
@@ -213,6 +216,7 @@ impl Worker {
                 cluster: &sidecar.cluster,
                 authority: &sidecar.authority,
                 token: sidecar.token.as_ref(),
+                trace: parcel.trace(),
                 body: &parcel.body,
                 timeout: sidecar.timeout,
             };

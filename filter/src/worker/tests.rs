@@ -17,6 +17,7 @@ mod answers;
 mod asked;
 mod leases;
 mod repeated;
+mod traces;
 
 fn worker_with(more: &str) -> Worker {
     let config = format!(

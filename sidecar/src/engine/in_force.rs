@@ -112,7 +112,7 @@ mod tests {
 
     fn request(policy: &str) -> Request {
         let check = Check { policy: policy.to_owned(), key: vec!["k".to_owned()], cost: 1, lease: 0 };
-        Request { checks: vec![check], refundable: false }
+        Request { checks: vec![check], ..Request::default() }
     }
 
     const A: &str = "a: {algorithm: fixed_window, rate: 3/1h}";

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::State;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use sluice_filter::wire::{CheckAnswer, Entry, Refund, Request, RequestError};
 use tokio::join;
+use tracing::Instrument;
 
 use super::{ApiError, App, body};
 use crate::config::Limits;
 use crate::engine::InForce;
 use crate::metrics::RequestOutcome;
+use crate::traces::span;
 
 /// A batch whose requests are still text: one that is malformed must not spoil the others.
 #[derive(Deserialize)]
@@ -25,16 +26,32 @@ struct Batch<'a> {
     refunds: Vec<Refund>,
 }
 
-pub(super) async fn check(State(app): State<Arc<App>>, body: Body) -> Result<Json<CheckAnswer>, ApiError> {
+pub(super) async fn check(
+    State(app): State<Arc<App>>,
+    asked: axum::extract::Request,
+) -> Result<Json<CheckAnswer>, ApiError> {
+    let (head, body) = asked.into_parts();
     let bytes = body::read(body, app.engine.in_force().limits()).await?;
     // Once it is here, and once for all of it.
     let in_force = app.engine.in_force();
     let (requests, refunds) = parse(&bytes, in_force.limits())?;
+    let traces = requests.iter().flatten().filter_map(|request| request.traceparent);
+    let span = span::question("POST", "/v1/check", &head.headers, traces);
+    let answer = decide(&app, &in_force, requests, &refunds).instrument(span.clone()).await;
+    match &answer {
+        Ok(entries) => span::batch_decided(&span, entries),
+        Err(error) => span::answered(&span, error.status().0),
+    }
+    Ok(Json(CheckAnswer { decisions: answer? }))
+}
+
+/// An entry for each request.
+async fn decide(app: &App, in_force: &InForce, requests: Requests, refunds: &[Refund]) -> Result<Vec<Entry>, ApiError> {
     let refused = requests.iter().filter(|request| request.is_err()).count();
     app.engine.metrics().count_requests(RequestOutcome::Refused, refused);
     // Side by side: the refunds are on their way first, and nobody waits for them.
-    let decisions = app.engine.decide(&in_force, requests.iter().flatten());
-    let ((), decisions) = join!(biased; give_back(&app, &in_force, &refunds), decisions);
+    let decisions = app.engine.decide(in_force, requests.iter().flatten());
+    let ((), decisions) = join!(biased; give_back(app, in_force, refunds), decisions);
     let mut decisions = decisions?.into_iter();
 
     let mut entries = Vec::with_capacity(requests.len());
@@ -50,7 +67,7 @@ pub(super) async fn check(State(app): State<Arc<App>>, body: Body) -> Result<Jso
             },
         });
     }
-    Ok(Json(CheckAnswer { decisions: entries }))
+    Ok(entries)
 }
 
 /// Each request, or what is wrong with it.

@@ -73,7 +73,7 @@ pub enum ApiError {
 
 impl ApiError {
     /// The status and the title of a problem.
-    fn status(&self) -> (StatusCode, &'static str) {
+    pub(super) fn status(&self) -> (StatusCode, &'static str) {
         match self {
             Self::LargeBody(_) | Self::LargeBatch(..) => (StatusCode::PAYLOAD_TOO_LARGE, "too large"),
             Self::SlowBody(_) => (StatusCode::REQUEST_TIMEOUT, "too slow"),

@@ -11,31 +11,65 @@ use axum::response::{IntoResponse, Response};
 use sluice_filter::answer;
 use sluice_filter::headers::{self, Dialect};
 use sluice_filter::wire::{Check, Decision, Request};
+use tracing::{Instrument, Span};
 
 use super::{ApiError, App, path};
+use crate::traces::span;
 
 /// Both dialects: the caller is not known.
 const DIALECTS: [Dialect; 2] = [Dialect::Ietf, Dialect::XRateLimit];
 
+/// As traces have it: a path has a key in it.
+const ROUTE: &str = "/v1/check/{policy}/{key}";
+
 const PATH: &str = "/v1/check/";
 
-pub(super) async fn check(State(app): State<Arc<App>>, OriginalUri(uri): OriginalUri) -> Result<Response, ApiError> {
-    let request = Request { checks: vec![parse(&uri)?], refundable: true };
-    let decision = decide(&app, &request).await?;
-    Ok(if decision.allowed { allowed(&decision) } else { denied(&decision) })
+pub(super) async fn check(
+    State(app): State<Arc<App>>,
+    OriginalUri(uri): OriginalUri,
+    asked: axum::extract::Request,
+) -> Result<Response, ApiError> {
+    let request = Request { checks: vec![parse(&uri)?], refundable: true, traceparent: None };
+    let span = span::question("POST", ROUTE, asked.headers(), None);
+    traced(span, decide(&app, &request), |decision| if decision.allowed { allowed(decision) } else { denied(decision) })
+        .await
 }
 
-pub(super) async fn peek(State(app): State<Arc<App>>, OriginalUri(uri): OriginalUri) -> Result<Response, ApiError> {
+pub(super) async fn peek(
+    State(app): State<Arc<App>>,
+    OriginalUri(uri): OriginalUri,
+    asked: axum::extract::Request,
+) -> Result<Response, ApiError> {
     let mut check = parse(&uri)?;
     check.cost = 0;
-    let decision = decide(&app, &Request { checks: vec![check], refundable: false }).await?;
-    Ok(allowed(&decision))
+    let request = Request { checks: vec![check], ..Request::default() };
+    let span = span::question("GET", ROUTE, asked.headers(), None);
+    traced(span, decide(&app, &request), allowed).await
 }
 
 async fn decide(app: &App, request: &Request) -> Result<Decision, ApiError> {
     match app.engine.decide(&app.engine.in_force(), [request]).await?.into_iter().next() {
         Some(decision) => Ok(decision?),
         None => Err(ApiError::Store(crate::store::StoreError::Malformed("no decision"))),
+    }
+}
+
+/// Answers with a decision, and notes it on its span.
+async fn traced(
+    span: Span,
+    decision: impl Future<Output = Result<Decision, ApiError>>,
+    answer: impl FnOnce(&Decision) -> Response,
+) -> Result<Response, ApiError> {
+    match decision.instrument(span.clone()).await {
+        Ok(decision) => {
+            let response = answer(&decision);
+            span::one_decided(&span, &decision, response.status());
+            Ok(response)
+        }
+        Err(error) => {
+            span::answered(&span, error.status().0);
+            Err(error)
+        }
     }
 }
 

@@ -26,6 +26,7 @@ pub use policies::{PolicyCounters, PolicySeries};
 use self::counters::Series;
 use self::store::StoreCollector;
 use crate::store::{Store, StoreError};
+use crate::traces::export::{DROPPED, EXPORTED};
 
 /// Checks of one batch.
 static BATCH_CHECKS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
@@ -75,6 +76,8 @@ impl Metrics {
             "TLS handshakes that failed or took too long",
             handshakes_failed.clone(),
         );
+        registry.register("spans_exported", "Spans that a collector took", EXPORTED.clone());
+        registry.register("spans_dropped", "Spans that found no room, or that no collector took", DROPPED.clone());
         registry.register_collector(Box::new(StoreCollector::new(store.clone())));
         Self {
             registry,

@@ -118,6 +118,20 @@ pub enum StoreError {
     Malformed(&'static str),
 }
 
+impl StoreError {
+    /// The kind of it in one word, as metrics have it.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Timeout(_) => "timeout",
+            Self::Unreachable(_) => "unreachable",
+            Self::Refused(_) => "refused",
+            Self::Down(_) => "not_asked",
+            Self::Overloaded(_) => "shed",
+            Self::Malformed(_) => "malformed",
+        }
+    }
+}
+
 /// Whether the store can be used, as last seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreState {

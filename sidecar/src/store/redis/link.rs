@@ -9,6 +9,7 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
+use tracing::Instrument;
 
 use super::super::stats::Stats;
 use super::super::{StoreError, StoreState};
@@ -18,6 +19,7 @@ use super::keeper;
 use super::origin::Origin;
 use super::scripts::Kept;
 use super::sent::Sent;
+use crate::traces::span;
 
 /// How many questions may be on their way to one server. At a round trip of one millisecond that is 64,000
 /// batches a second, and all that a server which stops for a while finds when it goes on.
@@ -126,6 +128,19 @@ impl Link {
     /// Runs a script. NOSCRIPT is the one error after which a question is put again: the server has not begun
     /// with it, so that nothing can be charged twice.
     pub async fn run(
+        &self,
+        script: &Kept,
+        command: &Arc<Cmd>,
+        mode: Mode,
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        let span = span::script(script.name, || self.0.origin.place());
+        let answer = self.run_loaded(script, command, mode, deadline).instrument(span.clone()).await;
+        span::ran(&span, &answer);
+        answer
+    }
+
+    async fn run_loaded(
         &self,
         script: &Kept,
         command: &Arc<Cmd>,

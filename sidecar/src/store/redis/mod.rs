@@ -21,6 +21,7 @@ use futures_util::future::{join_all, try_join_all};
 use redis::{ErrorKind, FromRedisValue, RedisError, ServerErrorKind};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout_at};
+use tracing::Instrument;
 
 pub use self::dial::DialError;
 
@@ -165,7 +166,8 @@ impl RedisStore {
             }
         }
         // A task of its own: what was charged is given back even if nobody waits for the answer any more.
-        let task = tokio::spawn(self.clone().decide_by_slot(requests.to_vec(), deadline));
+        let decided = self.clone().decide_by_slot(requests.to_vec(), deadline);
+        let task = tokio::spawn(decided.in_current_span());
         task.await.unwrap_or(Err(StoreError::Malformed("a decision was broken off")))
     }
 
@@ -201,7 +203,8 @@ impl RedisStore {
             .iter()
             .map(|owed| {
                 let (store, refunds) = (self.clone(), owed.iter().map(|owed| owed.refund.clone()).collect::<Vec<_>>());
-                tokio::spawn(async move { store.refund_at_once(&refunds, Instant::now() + store.0.timeout).await })
+                let refunded = async move { store.refund_at_once(&refunds, Instant::now() + store.0.timeout).await };
+                tokio::spawn(refunded.in_current_span())
             })
             .collect();
         if let Some(error) = failed {

@@ -55,6 +55,15 @@ impl Origin {
         }
     }
 
+    /// Where the server is, for somebody to read: a host or a socket, and a port; what Sentinels call it.
+    pub fn place(&self) -> (String, Option<u16>) {
+        match self {
+            Self::Fixed(Endpoint::Tcp(host, port)) => (host.clone(), Some(*port)),
+            Self::Fixed(endpoint) => (endpoint.to_string(), None),
+            Self::Sentinel(sentinels) => (sentinels.name.clone(), None),
+        }
+    }
+
     /// Whether that may change while the server is there.
     pub fn can_move(&self) -> bool {
         matches!(self, Self::Sentinel(_))

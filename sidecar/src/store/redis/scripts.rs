@@ -9,6 +9,8 @@ use super::super::script;
 /// A script, and the digest that Redis keeps it under.
 #[derive(Debug)]
 pub struct Kept {
+    /// What it is called here.
+    pub name: &'static str,
     /// The script.
     pub text: &'static str,
     /// Its digest.
@@ -16,17 +18,17 @@ pub struct Kept {
 }
 
 /// Decides requests.
-pub static DECIDE: LazyLock<Kept> = LazyLock::new(|| Kept::new(script::DECIDE));
+pub static DECIDE: LazyLock<Kept> = LazyLock::new(|| Kept::new("decide", script::DECIDE));
 
 /// Decides requests of which some want tokens ahead.
-pub static LEASE: LazyLock<Kept> = LazyLock::new(|| Kept::new(script::LEASE));
+pub static LEASE: LazyLock<Kept> = LazyLock::new(|| Kept::new("lease", script::LEASE));
 
 /// Gives charges back.
-pub static REFUND: LazyLock<Kept> = LazyLock::new(|| Kept::new(script::REFUND));
+pub static REFUND: LazyLock<Kept> = LazyLock::new(|| Kept::new("refund", script::REFUND));
 
 impl Kept {
-    fn new(text: &'static str) -> Self {
-        Self { text, sha1: Script::new(text).get_hash().to_owned() }
+    fn new(name: &'static str, text: &'static str) -> Self {
+        Self { name, text, sha1: Script::new(text).get_hash().to_owned() }
     }
 
     /// The command that has a server keep it.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::config_files::code_blocks;
-use crate::support::{Answer, Client, Envoy, EnvoyOptions, Redis, Sidecar, Stack, Upstream, repository};
+use crate::support::{Answer, Client, Collector, Envoy, EnvoyOptions, Redis, Sidecar, Stack, Upstream, repository};
 
 const LIMIT: u64 = 1_000_000;
 const API_KEY: &str = "an-api-key-that-nobody-sees";
@@ -14,6 +14,7 @@ const API_KEY: &str = "an-api-key-that-nobody-sees";
 struct Scene {
     stack: Stack,
     upstream: Upstream,
+    collector: Collector,
     client: Client,
 }
 
@@ -73,10 +74,15 @@ fn examples() -> (BTreeMap<String, Value>, Value) {
 async fn each_does_what_is_said_of_it() {
     let (examples, policies) = examples();
     let redis = Redis::start().await;
-    let sidecar = Sidecar::start(redis.port(), &policies).await;
+    let collector = Collector::start().await;
+    let store = format!("redis://127.0.0.1:{}", redis.port());
+    let config = json!({"store": store, "store_timeout": "2s", "policies": policies});
+    let environment = [collector.endpoint(), ("OTEL_BSP_SCHEDULE_DELAY", "50".to_owned())];
+    let mut sidecar = Sidecar::launch_in(&environment, &config);
+    sidecar.until_ready().await;
     let ports = vec![sidecar.port()];
     let stack = Stack { redis, sidecars: vec![sidecar], envoys: Vec::new() };
-    let mut scene = Scene { stack, upstream: Upstream::start().await, client: Client::new() };
+    let mut scene = Scene { stack, upstream: Upstream::start().await, collector, client: Client::new() };
     for (heading, plugin) in examples {
         let _: () = scene.stack.redis.command(&["FLUSHALL"]);
         scene.upstream = Upstream::start().await;
@@ -94,6 +100,7 @@ async fn each_does_what_is_said_of_it() {
             "Headers" => headers(&scene).await,
             "Denial cache" => denial_cache(&scene).await,
             "Leases" => leases(&scene).await,
+            "Traces" => traces(&scene).await,
             other => panic!("say here what the example of \"{other}\" does"),
         }
         let failed = scene.stack.metric("failed_open").await + scene.stack.metric("failed_closed").await;
@@ -110,6 +117,17 @@ async fn keys(scene: &Scene) {
     assert_eq!(scene.taken("per-profile", "42").await, 1);
     let keys = scene.stack.redis.keys();
     assert!(keys.iter().any(|key| key.contains("per-api-key") && key.contains("hmac-")), "{keys:?}");
+}
+
+async fn traces(scene: &Scene) {
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let traceparent = format!("00-{TRACE}-00f067aa0ba902b7-01");
+    let told = scene.told("/", &[("x-tenant-id", "acme"), ("traceparent", &traceparent)]).await;
+    assert_eq!(told.as_deref(), Some("per-tenant"));
+    let spans = scene.collector.spans_of(TRACE, 2).await;
+    assert_eq!(spans.iter().map(|span| span.name()).collect::<Vec<_>>(), ["EVALSHA", "POST /v1/check"]);
+    // The others' questions had none.
+    assert_eq!(scene.collector.spans().len(), 2);
 }
 
 async fn client_address(scene: &Scene) {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::config_files::code_blocks;
-use crate::support::{Answer, Client, Collector, Envoy, EnvoyOptions, Redis, Sidecar, Stack, Upstream, repository};
+use crate::support::{
+    Answer, Client, Collector, Envoy, EnvoyOptions, Redis, Sidecar, Stack, Told, Upstream, repository,
+};
 
 const LIMIT: u64 = 1_000_000;
 const API_KEY: &str = "an-api-key-that-nobody-sees";
@@ -125,7 +127,7 @@ async fn traces(scene: &Scene) {
     let told = scene.told("/", &[("x-tenant-id", "acme"), ("traceparent", &traceparent)]).await;
     assert_eq!(told.as_deref(), Some("per-tenant"));
     let spans = scene.collector.spans_of(TRACE, 2).await;
-    assert_eq!(spans.iter().map(|span| span.name()).collect::<Vec<_>>(), ["EVALSHA", "POST /v1/check"]);
+    assert_eq!(spans.iter().map(Told::name).collect::<Vec<_>>(), ["EVALSHA", "POST /v1/check"]);
     // The others' questions had none.
     assert_eq!(scene.collector.spans().len(), 2);
 }

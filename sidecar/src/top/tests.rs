@@ -102,7 +102,7 @@ fn the_true_top_is_found_among_many_keys() {
     // Keys that come nearly as often as each other may change places, by no more than their errors.
     let errors = entries.iter().filter(|entry| entry.checks >= counts[9]).map(|entry| entry.error);
     let error = errors.max().unwrap();
-    assert!(error * 50 < counts[9], "{error} of {}", counts[9]);
+    assert!(error * 10 < counts[9], "{error} of {}", counts[9]);
     for (told, exact) in told.iter().zip(&counts) {
         assert!(told + error >= *exact, "{told} instead of {exact}");
     }

@@ -78,6 +78,22 @@ impl Process {
         kill_process(self.pid(), signal).unwrap();
     }
 
+    /// Holds it still, and waits until each of its threads has heard of it: on a busy machine one may go on for a while.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+        let tasks = format!("/proc/{}/task", self.pid().as_raw_nonzero());
+        let start = Instant::now();
+        let stands = |task: std::io::Result<std::fs::DirEntry>| {
+            // One that is gone by now stands still as well.
+            let status = std::fs::read_to_string(task.unwrap().path().join("status"));
+            status.map_or(true, |status| status.lines().any(|line| line.starts_with("State:\tT")))
+        };
+        while !std::fs::read_dir(&tasks).unwrap().all(stands) {
+            assert!(start.elapsed() < PATIENCE, "{} goes on", self.name);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }

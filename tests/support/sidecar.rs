@@ -118,7 +118,7 @@ impl Sidecar {
     }
 
     pub fn pause(&self) {
-        self.process.signal(Signal::STOP);
+        self.process.pause();
     }
 
     pub fn resume(&self) {

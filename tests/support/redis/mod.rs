@@ -124,7 +124,7 @@ impl Redis {
 
     /// Stops answering without closing anything.
     pub fn pause(&self) {
-        self.process.signal(Signal::STOP);
+        self.process.pause();
     }
 
     pub fn resume(&self) {

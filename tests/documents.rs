@@ -120,3 +120,17 @@ fn every_alert_is_explained() {
         assert!(found.any(|rest| rest.trim_start().starts_with("exp_alerts")), "{alert} is not tried out");
     }
 }
+
+/// Of the plugin's configuration and of a rule, whatever the schema has.
+#[test]
+fn every_field_is_in_the_table() {
+    let read = |path: &str| fs::read_to_string(repository().join(path)).unwrap();
+    let schema: Value = serde_json::from_str(&read("envoy/plugin.schema.json")).unwrap();
+    let document = read("docs/filter.md");
+    let (_, table) = document.split_once("## Fields\n").unwrap();
+    let table = table.split("\n## ").next().unwrap();
+    let fields = schema["properties"].as_object().unwrap().keys().filter(|field| *field != "rules");
+    let missing: Vec<_> =
+        fields.filter(|field| !table.contains(&format!("`{field}`")) && !table.contains(&format!("`{field}."))).collect();
+    assert_eq!(missing, Vec::<&String>::new());
+}

@@ -89,8 +89,10 @@ servers: setup-demo ## The script's tests against Redis 6.2 and Valkey 8.0 too
 	@scripts/servers.sh
 
 ##@ Measure
-# Its own program is not optimised: it only waits for those that are measured.
-RUN_BENCH = SLUICE_BIN=$(BUILT)/release/sluice SLUICE_PLUGIN=$(BUILT)/$(PLUGIN_TARGET)/release/sluice_filter.wasm \
+# The sidecar that is measured.
+RELEASED ?= $(BUILT)/release/sluice
+# The benchmark's own program is not optimised: it only waits for those that are measured.
+RUN_BENCH = SLUICE_BIN=$(abspath $(RELEASED)) SLUICE_PLUGIN=$(BUILT)/$(PLUGIN_TARGET)/release/sluice_filter.wasm \
     BENCH_JSON=$(BUILT)/bench/performance.json BENCH_COMMAND="make $@" \
     cargo bench --quiet -p sluice --profile dev --bench gateway --
 

@@ -130,7 +130,8 @@ fn every_field_is_in_the_table() {
     let (_, table) = document.split_once("## Fields\n").unwrap();
     let table = table.split("\n## ").next().unwrap();
     let fields = schema["properties"].as_object().unwrap().keys().filter(|field| *field != "rules");
-    let missing: Vec<_> =
-        fields.filter(|field| !table.contains(&format!("`{field}`")) && !table.contains(&format!("`{field}."))).collect();
+    let missing: Vec<_> = fields
+        .filter(|field| !table.contains(&format!("`{field}`")) && !table.contains(&format!("`{field}.")))
+        .collect();
     assert_eq!(missing, Vec::<&String>::new());
 }

@@ -76,7 +76,7 @@ unit-wasm: setup ## The plugin's unit tests as Wasm, under Node
 	    cargo test -p sluice-filter --lib --target $(NODE_TARGET)
 
 e2e: setup-page plugin ## End-to-end tests: real Envoy, real Redis, real Chromium
-	cargo test -p sluice --test e2e -- --test-threads=4
+	cargo test -p sluice --test e2e -- --test-threads=3
 
 page-test: setup-page ## Those of the admin listener's page alone; pictures of it go to target/page/
 	cargo test -p sluice --test e2e -- page::

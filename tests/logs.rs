@@ -80,3 +80,14 @@ async fn not_even_the_most_talkative_log_has_keys_or_tokens() {
     assert!(!log.contains("of-the-test"), "{log}");
     assert_invariants(&redis, &mut [], &[log], &[TOKEN]).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slip_in_the_level_is_refused() {
+    for text in ["sluice=loud", "inf=o=x"] {
+        let config = json!({"store": "memory", "policies": {}});
+        let mut sidecar = Sidecar::launch_in(&[("RUST_LOG", text.to_owned())], &config);
+        assert!(!sidecar.process.ended().await.success());
+        let log = sidecar.process.log();
+        assert!(log.starts_with("sluice: RUST_LOG: ") && log.lines().count() == 1, "{log}");
+    }
+}

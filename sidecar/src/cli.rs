@@ -1,5 +1,6 @@
 //! The command line: what `sluice` can be asked to do.
 
+use std::env::VarError;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -195,11 +196,15 @@ fn print(text: &str) -> ExitCode {
 }
 
 fn run_serve(args: &ServeArgs) -> ExitCode {
+    let filter = match log_filter() {
+        Ok(filter) => filter,
+        Err(error) => return fail(&error),
+    };
     let traces = match Traces::start() {
         Ok(traces) => traces,
         Err(error) => return fail(&error.to_string()),
     };
-    start_logging(args.log_format, traces.as_ref());
+    start_logging(filter, args.log_format, traces.as_ref());
     let served = serve_until_stopped(args);
     if let Some(traces) = traces {
         traces.end();
@@ -207,8 +212,18 @@ fn run_serve(args: &ServeArgs) -> ExitCode {
     served
 }
 
-fn start_logging(format: LogFormat, traces: Option<&Traces>) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+/// What `RUST_LOG` says. A slip in it must not pass for silence, or for a level that nobody has asked for.
+fn log_filter() -> Result<EnvFilter, String> {
+    match std::env::var(EnvFilter::DEFAULT_ENV) {
+        Ok(text) if !text.is_empty() => EnvFilter::builder().parse(&text).map_err(|error| {
+            format!("RUST_LOG: {error}; write a level, such as debug, or one for a module: warn,sluice=debug")
+        }),
+        Err(VarError::NotUnicode(_)) => Err("RUST_LOG: it is not UTF-8".to_owned()),
+        Ok(_) | Err(VarError::NotPresent) => Ok(EnvFilter::new("info")),
+    }
+}
+
+fn start_logging(filter: EnvFilter, format: LogFormat, traces: Option<&Traces>) {
     let lines = tracing_subscriber::fmt::layer().with_ansi(io::stderr().is_terminal()).with_writer(io::stderr);
     let lines = match format {
         LogFormat::Text => lines.boxed(),

@@ -173,6 +173,8 @@ async fn read(
             _ = state.wait_for(|state| state.fault != Fault::StopReading) => {}
         }
         tokio::select! {
+            // In this order: what was sent after a fault was set must not be read because it is there as well.
+            biased;
             () = chunks.closed() => return,
             changed = state.changed() => if changed.is_err() { return },
             // An error is an end as well.

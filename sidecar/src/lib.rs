@@ -14,6 +14,7 @@ pub mod reload;
 pub mod serve;
 pub mod tls;
 pub mod traces;
+pub mod trust;
 
 pub mod engine;
 pub mod keys;

@@ -17,6 +17,8 @@ use serde::Deserialize;
 use sluice_filter::token::Token;
 use tokio::time::timeout;
 
+use crate::http::token_lines;
+
 /// Longer than the longest `store_timeout`.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -159,8 +161,7 @@ pub fn path(prefix: &str, policy: &str, key: &[String]) -> String {
 fn authorization(path: &Path) -> Result<HeaderValue, ClientError> {
     let bad = |problem: String| ClientError::Token { path: path.to_owned(), problem };
     let text = std::fs::read_to_string(path).map_err(|error| bad(format!("cannot be read: {error}")))?;
-    let mut lines = text.lines().map(str::trim_ascii).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let line = lines.next().ok_or_else(|| bad("there is no token in it".to_owned()))?;
+    let (_, line) = token_lines(&text).next().ok_or_else(|| bad("there is no token in it".to_owned()))?;
     let token = Token::parse(line).map_err(|error| bad(error.to_string()))?;
     let mut value =
         HeaderValue::try_from(format!("Bearer {}", token.secret())).map_err(|error| bad(error.to_string()))?;

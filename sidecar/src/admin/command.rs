@@ -25,6 +25,15 @@ pub struct Access {
     json: bool,
 }
 
+/// Which key a command is about.
+#[derive(Debug, Args)]
+pub struct Which {
+    /// The name of the policy
+    policy: String,
+    /// The parts of the key
+    key: Vec<String>,
+}
+
 /// `sluice policies`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -64,10 +73,8 @@ pub struct TopArgs {
 
 Exit codes: 0 told, whether it would be allowed or denied (see the answer); 1 nobody can say; 2 wrong usage.")]
 pub struct PeekArgs {
-    /// The name of the policy
-    policy: String,
-    /// The parts of the key
-    key: Vec<String>,
+    #[command(flatten)]
+    which: Which,
     /// What the check would take
     #[arg(long, default_value_t = 1)]
     cost: u64,
@@ -84,10 +91,8 @@ pub struct PeekArgs {
 
 Exit codes: 0 told; 1 nobody can say; 2 wrong usage.")]
 pub struct InspectArgs {
-    /// The name of the policy
-    policy: String,
-    /// The parts of the key
-    key: Vec<String>,
+    #[command(flatten)]
+    which: Which,
     #[command(flatten)]
     access: Access,
 }
@@ -103,10 +108,8 @@ what denial_cache.max_age says; tokens that they hold by lease stay theirs.
 
 Exit codes: 0 nothing is kept of the key now, whether something was or not; 1 it could not be done; 2 wrong usage.")]
 pub struct ResetArgs {
-    /// The name of the policy
-    policy: String,
-    /// The parts of the key
-    key: Vec<String>,
+    #[command(flatten)]
+    which: Which,
     #[command(flatten)]
     access: Access,
 }
@@ -131,7 +134,7 @@ impl PoliciesArgs {
     ///
     /// # Errors
     ///
-    /// If there is no answer, or not a good one; so for all of these.
+    /// If there is no answer, or not a good one.
     pub async fn run(&self) -> Result<String, ClientError> {
         self.access.tell::<PolicyList>(Method::GET, "/v1/policies").await
     }
@@ -155,7 +158,7 @@ impl PeekArgs {
     ///
     /// If there is no answer, or not a good one.
     pub async fn run(&self) -> Result<String, ClientError> {
-        let path = client::path("/v1/peek", &self.policy, &self.key);
+        let path = self.which.path("/v1/peek");
         self.access.tell::<Peeked>(Method::GET, &format!("{path}?cost={}", self.cost)).await
     }
 }
@@ -167,7 +170,7 @@ impl InspectArgs {
     ///
     /// If there is no answer, or not a good one.
     pub async fn run(&self) -> Result<String, ClientError> {
-        let path = client::path("/v1/keys", &self.policy, &self.key);
+        let path = self.which.path("/v1/keys");
         self.access.tell::<Inspection>(Method::GET, &path).await
     }
 }
@@ -179,7 +182,7 @@ impl ResetArgs {
     ///
     /// If there is no answer, or not a good one.
     pub async fn run(&self) -> Result<String, ClientError> {
-        let path = client::path("/v1/keys", &self.policy, &self.key);
+        let path = self.which.path("/v1/keys");
         self.access.tell::<Forgotten>(Method::DELETE, &path).await
     }
 }
@@ -192,6 +195,13 @@ impl ReloadArgs {
     /// If there is no answer, or not a good one.
     pub async fn run(&self) -> Result<String, ClientError> {
         self.access.tell::<Reloaded>(Method::POST, "/v1/reload").await
+    }
+}
+
+impl Which {
+    /// Its path below that of a route.
+    fn path(&self, route: &str) -> String {
+        client::path(route, &self.policy, &self.key)
     }
 }
 

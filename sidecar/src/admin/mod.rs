@@ -2,9 +2,7 @@
 //!
 //! Unknown fields of an answer are ignored, so that a newer sidecar can be asked by an older command.
 
-#[allow(missing_docs)]
 pub mod client;
-#[allow(missing_docs)]
 pub mod command;
 mod text;
 

@@ -29,11 +29,9 @@ impl Tokens {
         Reloaded::start([file], |[file], [text]| Self::parse(text).map_err(|problem| file.error(problem)))
     }
 
-    /// One token a line. Empty lines, and those that begin with `#`, are none.
     fn parse(text: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(text).map_err(|_| "it is not UTF-8".to_owned())?;
-        let lines = (1..).zip(text.lines().map(str::trim_ascii));
-        let tokens = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).map(|(number, line)| {
+        let tokens = token_lines(text).map(|(number, line)| {
             let token = Token::parse(line).map_err(|error| format!("line {number}: {error}"))?;
             Ok(digest(token.secret().as_bytes()))
         });
@@ -48,6 +46,12 @@ impl Tokens {
         let presented = digest(presented);
         self.0.iter().fold(Choice::from(0), |found, token| found | token.ct_eq(&presented)).into()
     }
+}
+
+/// The lines of a file of tokens, one token a line, with their numbers from 1 on. Empty lines, and those that begin with
+/// `#`, are none.
+pub(crate) fn token_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    (1..).zip(text.lines().map(str::trim_ascii)).filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
 fn digest(token: &[u8]) -> [u8; 32] {

@@ -26,6 +26,7 @@ use tokio::sync::watch;
 
 pub use admin::{Forbidden, Guard, Streams};
 pub use auth::Tokens;
+pub(crate) use auth::token_lines;
 pub use problem::ApiError;
 
 use crate::config_file::{ConfigFile, Reloader};

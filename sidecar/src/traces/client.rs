@@ -4,7 +4,6 @@
 //! works, and says so when that changes.
 
 use std::error::Error;
-use std::fs;
 use std::future::Future;
 use std::io;
 use std::path::Path;
@@ -24,12 +23,10 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::settings::{Settings, TracesError};
+use crate::trust::{self, TrustError};
 
 /// How much of an answer is read. A good one is nearly empty.
 const ANSWER_BYTES: usize = 64 * 1024;
@@ -166,32 +163,14 @@ fn causes(error: &(dyn Error + 'static)) -> String {
 }
 
 fn tls(host: &str, ca_file: Option<&Path>) -> Result<Tls, TracesError> {
-    const CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
-    let error = |message: String| TracesError::Variable(CERTIFICATE, message);
-    let mut roots = RootCertStore::empty();
-    match ca_file {
-        Some(path) => {
-            let unusable = |why: String| error(format!("{}: {why}", path.display()));
-            let text = fs::read(path).map_err(|error| unusable(error.to_string()))?;
-            for certificate in CertificateDer::pem_slice_iter(&text) {
-                let certificate = certificate.map_err(|_| unusable("no certificate in it (PEM)".to_owned()))?;
-                roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
-            }
-        }
-        // What is unusable among the system's is left out, as others do: a system has hundreds.
-        None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
-    }
-    if roots.is_empty() {
-        return Err(error(
-            "nobody is trusted: name a file with the authority of the collector's certificate".to_owned(),
-        ));
-    }
-    let unusable = |error: &dyn Error| TracesError::Exporter(error.to_string());
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| unusable(&error))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let name = ServerName::try_from(host.to_owned()).map_err(|error| unusable(&error))?;
-    Ok(Tls { connector: TlsConnector::from(Arc::new(config)), name })
+    let config = trust::client(ca_file).map_err(|error| {
+        let message = match (&error, ca_file) {
+            (TrustError::File(message), Some(path)) => format!("{}: {message}", path.display()),
+            (TrustError::Nobody, _) => format!("{error}: name a file with the collector's"),
+            _ => return TracesError::Exporter(error.to_string()),
+        };
+        TracesError::Variable("OTEL_EXPORTER_OTLP_CERTIFICATE", message)
+    })?;
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| TracesError::Exporter(error.to_string()))?;
+    Ok(Tls { connector: TlsConnector::from(Arc::new(config.with_no_client_auth())), name })
 }

@@ -16,14 +16,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{self, ClientConfig};
 
 use super::super::address::Endpoint;
 use super::super::secret::Secret;
 use super::super::settings::TlsFiles;
+use crate::trust::{self, TrustError};
 
 /// How a server is spoken to.
 #[derive(Debug, Clone)]
@@ -211,31 +211,18 @@ where
 ///
 /// If a file can't be read or doesn't hold what it should, or if nobody is trusted.
 pub fn client_config(files: &TlsFiles) -> Result<ClientConfig, DialError> {
-    let mut roots = RootCertStore::empty();
-    match &files.ca_file {
-        Some(path) => {
-            for certificate in certificates(path, "store.tls.ca_file")? {
-                roots.add(certificate).map_err(|error| file_error("store.tls.ca_file", path, &error.to_string()))?;
-            }
+    let builder = trust::client(files.ca_file.as_deref()).map_err(|error| match (error, &files.ca_file) {
+        (TrustError::File(message), Some(path)) => file_error("store.tls.ca_file", path, &message),
+        (TrustError::Nobody, _) => {
+            DialError::TlsSettings(format!("{}: name a file with the server's in ca_file", TrustError::Nobody))
         }
-        None => {
-            // What is unusable among the system's is left out, as others do: a system has hundreds.
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-    }
-    if roots.is_empty() {
-        let message = "the system trusts no authorities: name a file with the server's in ca_file";
-        return Err(DialError::TlsSettings(message.to_owned()));
-    }
-    let unusable = |error: rustls::Error| DialError::TlsSettings(error.to_string());
-    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(unusable)?
-        .with_root_certificates(roots);
+        (error, _) => DialError::TlsSettings(error.to_string()),
+    })?;
     match &files.identity {
         None => Ok(builder.with_no_client_auth()),
         Some((certificate, key)) => {
-            let chain = certificates(certificate, "store.tls.cert_file")?;
+            let chain = trust::certificates(certificate)
+                .map_err(|message| file_error("store.tls.cert_file", certificate, &message))?;
             let bytes = read(key, "store.tls.key_file")?;
             let private = PrivateKeyDer::from_pem_slice(&bytes)
                 .map_err(|_| file_error("store.tls.key_file", key, "no private key in it (PEM)"))?;
@@ -244,15 +231,6 @@ pub fn client_config(files: &TlsFiles) -> Result<ClientConfig, DialError> {
                 .map_err(|error| file_error("store.tls.cert_file", certificate, &error.to_string()))
         }
     }
-}
-
-fn certificates(path: &Path, field: &'static str) -> Result<Vec<CertificateDer<'static>>, DialError> {
-    let bytes = read(path, field)?;
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    certificates
-        .ok()
-        .filter(|certificates| !certificates.is_empty())
-        .ok_or_else(|| file_error(field, path, "no certificate in it (PEM)"))
 }
 
 fn read(path: &Path, field: &'static str) -> Result<Vec<u8>, DialError> {

@@ -60,3 +60,28 @@ pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String>
         _ => Err("no certificate in it (PEM)".to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn a_file_without_authorities_is_not_the_same_as_none() {
+        let directory = TempDir::new().unwrap();
+        let file = directory.path().join("ca.pem");
+        assert!(matches!(client(Some(&file)), Err(TrustError::File(message)) if message.contains("No such file")));
+        let broken = "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n";
+        for text in ["", "no PEM", broken] {
+            fs::write(&file, text).unwrap();
+            let error = client(Some(&file)).err().unwrap();
+            assert!(matches!(&error, TrustError::File(message) if message == "no certificate in it (PEM)"), "{error}");
+        }
+        let key = rcgen::KeyPair::generate().unwrap();
+        let own = rcgen::CertificateParams::new(["a".to_owned()]).unwrap().self_signed(&key).unwrap();
+        fs::write(&file, own.pem()).unwrap();
+        assert_eq!(certificates(&file).unwrap().len(), 1);
+        assert!(client(Some(&file)).is_ok());
+    }
+}

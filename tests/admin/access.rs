@@ -98,7 +98,9 @@ async fn without_tokens_it_is_for_this_machine_only() {
             if !may {
                 assert!(answer.json()["detail"].as_str().unwrap().contains("Set admin.token_file"), "{answer:?}");
             }
-            assert_eq!(answer.header("cache-control"), may.then_some("no-store").or(answer.header("cache-control")));
+            if may {
+                assert_eq!(answer.header("cache-control"), Some("no-store"));
+            }
         }
         for path in ["/livez", "/readyz", "/metrics"] {
             assert_eq!(send(admin.number(), "GET", path, &[]).await.status, StatusCode::OK, "{listen} {path}");
@@ -152,7 +154,7 @@ async fn pages_from_elsewhere_may_not() {
 async fn the_check_listener_has_nothing_of_it() {
     let redis = Redis::start().await;
     let sidecar = Sidecar::start(redis.port(), &policies()).await;
-    for (method, path) in GUARDED.into_iter().chain([("GET", "/"), ("GET", "/metrics"), ("GET", "/page.css")]) {
+    for (method, path) in GUARDED.into_iter().chain([("GET", "/"), ("GET", "/metrics"), ("GET", "/page/page.css")]) {
         let answer = send(sidecar.port(), method, path, &[]).await;
         assert_eq!(answer.status, StatusCode::NOT_FOUND, "{method} {path}: {answer:?}");
     }
